@@ -309,6 +309,19 @@ impl<'a> Staged<'a> {
         Resting { fd, temporary }
     }
 
+    /// A file that has a name in the directory of `target`, which it loses now.
+    pub(crate) fn of_named(target: Place<'a>, fd: OwnedFd, name: &Path) -> io::Result<Self> {
+        let old = Place { name, ..target };
+        let (named, ()) = Temporary::make(target, |place| old.rename_to_new(place.name))?;
+        // Somebody may have given the old name to another file.
+        let is_ours = same_file(&named.place().stat(false)?, &retry_on_intr(|| fs::fstat(&fd))?);
+        if !is_ours {
+            let _ = named.rename_to(name, false);
+            return Err(Errno::STALE);
+        }
+        Ok(Self { target, fd, named: Named::Temporary(named) })
+    }
+
     /// A file that is there already, in another directory; `None` if that is on another file
     /// system, from which a rename is refused.
     pub(crate) fn elsewhere(target: Place<'a>, file: Place<'a>) -> io::Result<Option<Self>> {

@@ -264,13 +264,26 @@ pub(crate) fn as_stored(target: BorrowedFd<'_>, shown: &Path) -> Result<File, Er
     File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read {}", error))
 }
 
-/// Hashes a file just written, from storage.
+/// Hashes a file just written, from storage: all of it, or the first bytes.
 pub(crate) fn digest_as_stored(
     target: BorrowedFd<'_>,
+    first_bytes: Option<u64>,
     shown: &Path,
 ) -> Result<gush::Digest, Error> {
     let again = as_stored(target, shown)?;
-    gush::digest_of(&again.as_fd()).map_err(|error| Error::engine(shown, &error))
+    let Some(first_bytes) = first_bytes else {
+        return gush::digest_of(&again.as_fd()).map_err(|error| Error::engine(shown, &error));
+    };
+    let nowhere = File::options()
+        .write(true)
+        .open("/dev/null")
+        .map_err(|error| Error::io(shown, "cannot hash {}", error))?;
+    let mover = Mover::new(&again, &nowhere).length_bytes(first_bytes).digest(true);
+    let report = mover.run().map_err(|error| Error::engine(shown, &error))?;
+    match report.digest.filter(|_| report.bytes == first_bytes) {
+        Some(digest) => Ok(digest),
+        None => Err(Error::refusal(shown, "verification of {} failed: it became shorter")),
+    }
 }
 
 /// The first byte at which a source and its copy, each with its path, differ.

@@ -49,6 +49,7 @@ mod data;
 mod destination;
 mod error;
 mod events;
+mod exclusive;
 mod file;
 mod filter;
 mod first_copies;

@@ -26,7 +26,7 @@ pub(crate) fn state_path(target: &Path, suffix: &str) -> Option<PathBuf> {
 
 /// `.NAME` and `suffix`. If that is longer than a directory entry, a fingerprint of NAME takes the
 /// place of its last bytes: two long names that differ in these alone have different state.
-fn hidden_name(of: &OsStr, suffix: &str) -> OsString {
+pub(crate) fn hidden_name(of: &OsStr, suffix: &str) -> OsString {
     let of = of.as_bytes();
     let room_bytes = NAME_MAX_BYTES - ".".len() - suffix.len();
     let mut name = OsString::from(".");

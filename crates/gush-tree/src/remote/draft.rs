@@ -1,6 +1,8 @@
-//! A regular file of the target while its data arrives, under no name or a temporary one.
+//! A regular file of the target while its data arrives: under no name, a temporary one, or that of a
+//! partial file, with which another copy goes on.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use rustix::io::retry_on_intr;
 
 use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
+use super::partial::{self, Partial};
 use super::portrait::Portrait;
 use crate::atomic::{Resting, Staged};
 use crate::data;
@@ -18,9 +21,10 @@ use crate::events::Events;
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open;
 use crate::options::CopyOptions;
+use crate::tree::journal;
 
 /// A file that gets its data, then its attributes, and its name last. Dropped before, it leaves
-/// nothing.
+/// nothing but a partial file that can be resumed.
 #[derive(Debug)]
 pub struct Draft {
     folder: Arc<Folder>,
@@ -28,7 +32,13 @@ pub struct Draft {
     portrait: Portrait,
     provisional_bits: u32,
     /// `None` once it has its name.
-    file: Option<Resting>,
+    file: Option<Unnamed>,
+}
+
+#[derive(Debug)]
+enum Unnamed {
+    Staged(Resting),
+    Partial(Partial),
 }
 
 impl Draft {
@@ -43,23 +53,116 @@ impl Draft {
         options: &CopyOptions,
     ) -> Result<Self, Error> {
         let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, portrait.mode);
-        let mode = Mode::from_bits_retain(bits);
         let file = folder.with(name, |place| {
+            if !folder.is_new() {
+                partial::remove_leftover(place);
+            }
             if let Ok(there) = place.stat(false) {
                 refuse_irreplaceable(place, &there, &portrait)?;
             }
-            Staged::create(*place, mode)
+            Staged::create(*place, Mode::from_bits_retain(bits))
                 .map(Staged::rest)
                 .map_err(|errno| open::cannot_create(place, errno))
         })?;
+        let (folder, name, file) =
+            (Arc::clone(folder), name.to_owned(), Some(Unnamed::Staged(file)));
+        Ok(Self { folder, name, portrait, provisional_bits, file })
+    }
+
+    /// Goes on with the file that an earlier copy has left unfinished, or begins it. `source` is what
+    /// shows, besides size and modification time, that the source is the same as then: its device,
+    /// inode and change time, say. A file of 16 MiB or less is begun as by [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// When it cannot be made, another copy writes to it, or another file has its name,
+    /// `.NAME.gush-partial`.
+    pub fn resume_or_begin(
+        folder: &Arc<Folder>,
+        name: &OsStr,
+        portrait: Portrait,
+        source: &[u8],
+        options: &CopyOptions,
+    ) -> Result<Self, Error> {
+        if !partial::is_worth_resuming(portrait.size_bytes) {
+            return Self::begin(folder, name, portrait, options);
+        }
+        let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, portrait.mode);
+        let (seconds, nanoseconds) = portrait.modified;
+        let source = journal::fingerprint(&[
+            b"partial",
+            source,
+            &portrait.size_bytes.to_le_bytes(),
+            &seconds.to_le_bytes(),
+            &nanoseconds.to_le_bytes(),
+        ]);
+        let partial = folder.with(name, |place| {
+            if let Ok(there) = place.stat(false) {
+                refuse_irreplaceable(place, &there, &portrait)?;
+            }
+            Partial::open(place, source, portrait.size_bytes)
+        })?;
         let (folder, name) = (Arc::clone(folder), name.to_owned());
-        Ok(Self { folder, name, portrait, provisional_bits, file: Some(file) })
+        let provisional_bits = provisional_bits | (bits ^ 0o600);
+        let file = Some(Unnamed::Partial(partial));
+        Ok(Self { folder, name, portrait, provisional_bits, file })
+    }
+
+    fn partial(&self) -> Option<&Partial> {
+        match &self.file {
+            Some(Unnamed::Partial(partial)) => Some(partial),
+            _ => None,
+        }
+    }
+
+    /// The parts of the file that no earlier copy has written, in order, and so far neither this one.
+    #[must_use]
+    pub fn missing_ranges(&self) -> Vec<Range<u64>> {
+        match self.partial() {
+            Some(partial) => partial.missing(),
+            None => Some(0..self.portrait.size_bytes)
+                .filter(|all| !all.is_empty())
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    /// Notes that a part of the file is written, or is a hole. Each byte counts once. A range of
+    /// 4 MiB, from a multiple of that, is kept by a kill when all of it is noted; ranges are longer
+    /// in a file of more than 4 TiB.
+    pub fn has_arrived(&self, part: Range<u64>) {
+        if let Some(partial) = self.partial() {
+            partial.arrived(part);
+        }
+    }
+
+    /// Writes what has arrived to the disk: another copy goes on with that after a power failure, too.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub fn sync(&self) -> Result<(), Error> {
+        match self.partial().map(Partial::sync) {
+            Some(Err(error)) => Err(Error::io(&self.shown(), "cannot sync {}", error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives up a file whose bytes are wrong: no other copy goes on with it.
+    pub fn discard(mut self) {
+        if let Some(Unnamed::Partial(partial)) = self.file.take() {
+            let _ = self.folder.with(&self.name, |place| {
+                let _ = partial.discard(place);
+                Ok(())
+            });
+        }
     }
 
     /// Where the data goes.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.file.as_ref().expect("a draft has its file until it is finished").as_fd()
+        match self.file.as_ref().expect("a draft has its file until it is finished") {
+            Unnamed::Staged(file) => file.as_fd(),
+            Unnamed::Partial(partial) => partial.fd(),
+        }
     }
 
     /// The path of the file, as the user wrote the target.
@@ -68,11 +171,15 @@ impl Draft {
         self.folder.shown_entry(&self.name)
     }
 
-    /// Ends the file with its size, which it lacks where it ends in a hole.
+    /// Ends the file with its size, which it lacks where it ends in a hole. A partial file gets its
+    /// size when it is finished.
     ///
     /// # Errors
     /// When the file cannot be cut or extended.
     pub fn set_size(&self) -> Result<(), Error> {
+        if self.partial().is_some() {
+            return Ok(());
+        }
         retry_on_intr(|| fs::ftruncate(self.fd(), self.portrait.size_bytes))
             .map_err(|errno| Error::os(&self.shown(), "failed to extend {}", errno))
     }
@@ -82,7 +189,11 @@ impl Draft {
     /// # Errors
     /// When they cannot be read.
     pub fn digest(&self) -> Result<gush::Digest, Error> {
-        data::digest_as_stored(self.fd(), &self.shown())
+        data::digest_as_stored(
+            self.fd(),
+            self.partial().map(|_| self.portrait.size_bytes),
+            &self.shown(),
+        )
     }
 
     /// Gives the file its attributes and then its name, which what is no
@@ -93,6 +204,12 @@ impl Draft {
     pub fn finish(mut self, options: &CopyOptions, events: &mut dyn Events) -> Result<bool, Error> {
         let (folder, name) = (Arc::clone(&self.folder), self.name.clone());
         folder.with(&name, |place| {
+            let cannot = |errno| open::cannot_replace(options, place, false, errno);
+            if let Some(Unnamed::Partial(partial)) =
+                self.file.take_if(|file| matches!(file, Unnamed::Partial(_)))
+            {
+                self.file = Some(Unnamed::Staged(partial.complete(*place).map_err(cannot)?));
+            }
             let stat = retry_on_intr(|| fs::fstat(self.fd()))
                 .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
             let complete = Transfer {
@@ -110,10 +227,9 @@ impl Draft {
                 provisional_bits: self.provisional_bits,
             }
             .apply(events);
-            let file = self.file.take().expect("a draft is finished once");
-            file.wake(*place)
-                .commit(true)
-                .map_err(|errno| open::cannot_replace(options, place, false, errno))?;
+            if let Some(Unnamed::Staged(file)) = self.file.take() {
+                file.wake(*place).commit(true).map_err(cannot)?;
+            }
             Ok(complete)
         })
     }
@@ -121,7 +237,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if let Some(file) = self.file.take() {
+        if let Some(Unnamed::Staged(file)) = self.file.take() {
             let _ = self.folder.with(&self.name, |place| {
                 drop(file.wake(*place));
                 Ok(())

@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Stat};
 
 use super::folder::Folder;
+use super::partial;
 use super::portrait::Portrait;
 use crate::atomic;
 use crate::error::Error;
@@ -45,8 +46,13 @@ impl Names {
     }
 
     /// Is the name one of these, which are sorted?
-    fn has(&self, name: &CStr) -> bool {
-        self.starts.binary_search_by_key(&name, |&start| Self::at(&self.bytes, start)).is_ok()
+    fn has(&self, name: &[u8]) -> bool {
+        let at = |&start: &usize| Self::at(&self.bytes, start).to_bytes();
+        self.starts.binary_search_by_key(&name, at).is_ok()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &OsStr> {
+        self.starts.iter().map(|&start| OsStr::from_bytes(Self::at(&self.bytes, start).to_bytes()))
     }
 }
 
@@ -144,9 +150,12 @@ impl Folder {
             target,
             // A name that another thread is about to replace is none of the target's.
             source_has: &|name| {
-                let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-                let is_ours = || atomic::is_pending(target, path);
-                Ok(names.is_none_or(|names| names.has(name)) || is_ours())
+                let name = OsStr::from_bytes(name.to_bytes());
+                let is_wanted = |names: &Names| {
+                    let has = |name: &[u8]| names.has(name);
+                    has(name.as_bytes()) || options.resume && partial::is_of(name, has, names.all())
+                };
+                Ok(names.is_none_or(is_wanted) || atomic::is_pending(target, Path::new(name)))
             },
             limits,
             is_in_source: false,
@@ -272,7 +281,7 @@ mod tests {
         let all = ["b", "a", "aa", "\u{e9}", "ab", "B"];
         let mut sorted = names(&all);
         sorted.sort();
-        let has = |name: &str| sorted.has(&std::ffi::CString::new(name).unwrap());
+        let has = |name: &str| sorted.has(name.as_bytes());
         assert!(all.into_iter().all(has));
         assert!(!["", "c", "aaa", "\u{e8}"].into_iter().any(has));
     }

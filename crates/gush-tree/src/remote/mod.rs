@@ -11,6 +11,7 @@ mod draft;
 mod folder;
 mod mirroring;
 mod owners;
+mod partial;
 mod portrait;
 
 pub use draft::Draft;

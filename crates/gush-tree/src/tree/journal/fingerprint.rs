@@ -141,7 +141,8 @@ fn numbers(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
+/// Of parts that nothing but their order tells apart.
+pub(crate) fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
     // In one piece: a hasher for several has room for far more than these bytes, and is cleared for
     // each file.
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| 8 + part.len()).sum());

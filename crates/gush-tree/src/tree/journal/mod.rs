@@ -19,20 +19,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, FlockOperation, Mode, OFlags, Stat};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{OFlags, Stat};
 use rustix::process;
 
 pub(crate) use fingerprint::{
-    Fingerprint, Promises, divided, done, entry, lasting_device, marked, piece, which_copy,
+    Fingerprint, Promises, divided, done, entry, fingerprint, lasting_device, marked, piece,
+    which_copy,
 };
 use line::{FORMAT, format_of, line, read_line};
 pub(crate) use line::{Tag, lines_of};
 
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
+use crate::exclusive;
 use crate::options::CopyOptions;
-use crate::place::{Place, kind, same_file};
+use crate::place::Place;
 use crate::remedy;
 use crate::state_path::state_path;
 
@@ -137,36 +138,9 @@ impl Journal {
         // Before anything is copied.
         remedy::refuse_kept(place)?;
         let (name, shown) = (place.name.to_path_buf(), place.shown.to_path_buf());
-        let os = |what: &'static str| move |errno| (what, errno);
-        let opened = (|| {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;
-            let mode = Mode::RUSR | Mode::WUSR;
-            let fd = place.open_regular(flags, mode).map_err(os("cannot open {}"))?;
-            let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(os("cannot stat {}"))?;
-            // flock(2) ends with the process, also by SIGKILL: no stale lock is left.
-            retry_on_intr(|| fs::flock(&fd, FlockOperation::NonBlockingLockExclusive))
-                .map_err(os("cannot lock {}"))?;
-            // The last holder of the lock may have ended its copy and removed the journal.
-            let named = place.stat(false).map_err(os("cannot stat {}"))?;
-            if !same_file(&named, &stat) {
-                return Err(os("cannot lock {}")(Errno::WOULDBLOCK));
-            }
-            Ok((File::from(fd), stat))
-        })();
-        let (file, stat) = match opened {
-            Ok(opened) => opened,
-            Err((_, Errno::WOULDBLOCK)) => {
-                return Err(is_written(&shown));
-            }
-            // Of a link in the place of the journal, which is not followed.
-            Err((what, errno @ Errno::LOOP)) => return Err(Error::os(&shown, what, errno)),
-            Err((what, errno)) => return Err(remedy::not_made(place, what, errno)),
-        };
-        let is_file = kind(&stat) == rustix::fs::FileType::RegularFile;
-        // Another user's journal could say that files are done which are not.
-        if !is_file || stat.st_uid != process::geteuid().as_raw() {
-            return Err(Error::refusal(&shown, "no journal: not a file of this user"));
-        }
+        let is_foreign = "no journal: not a file of this user";
+        let flags = OFlags::CREATE | OFlags::APPEND;
+        let (file, _) = exclusive::open(place, flags, || is_written(&shown), is_foreign)?;
         let unwritten = Unwritten { text: String::new(), lines: 0, written: Instant::now() };
         let mut journal = Self {
             file,
