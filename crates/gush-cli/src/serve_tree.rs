@@ -53,6 +53,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     };
     match received {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(error),
+        Err(error) => {
+            // Streams of a session that has failed are not waited for.
+            gush_tree::remove_temporaries();
+            talker.fail(error)
+        }
     }
 }

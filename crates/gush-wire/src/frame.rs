@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::fd::BorrowedFd;
 
 use gush::Mover;
 use gush_text::without_controls;
@@ -73,6 +73,18 @@ fn no_frame(came: &[u8]) -> Error {
 
 fn lost(doing: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| Error::Io { doing, error }
+}
+
+fn write_all_at(file: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> rustix::io::Result<()> {
+    while !data.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::pwrite(file, data, offset))?;
+        if written == 0 {
+            return Err(rustix::io::Errno::IO);
+        }
+        data = &data[written..];
+        offset += written as u64;
+    }
+    Ok(())
 }
 
 /// The stream to the other side.
@@ -178,6 +190,12 @@ impl Input {
         Self { stream, buffer: Vec::new(), at: 0 }
     }
 
+    /// The stream itself, when nothing was read ahead.
+    #[must_use]
+    pub fn into_stream(self) -> File {
+        self.stream
+    }
+
     /// Is nothing read ahead? Then the next frame may be long in coming.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -277,7 +295,7 @@ impl Input {
     pub fn data(
         &mut self,
         length: usize,
-        into: Option<(&File, u64)>,
+        into: Option<(BorrowedFd<'_>, u64)>,
     ) -> Result<Result<(), gush::Errno>, Error> {
         match self.next()? {
             (Frame::Data(announced), _) if announced == length => {}
@@ -290,7 +308,7 @@ impl Input {
             if let (true, true, Some((file, offset)), Ok(())) =
                 (self.is_empty(), left >= COPIED_BYTES, into, &written)
             {
-                let mover = Mover::new(&self.stream, file)
+                let mover = Mover::new(&self.stream, &file)
                     .target_offset_bytes(offset + at as u64)
                     .length_bytes(left as u64);
                 match mover.run() {
@@ -316,9 +334,9 @@ impl Input {
             let bytes = left.min(self.buffer.len() - self.at);
             if let (Some((file, offset)), Ok(())) = (into, &written) {
                 let data = &self.buffer[self.at..self.at + bytes];
-                written = file
-                    .write_all_at(data, offset + at as u64)
-                    .map_err(|error| gush::Errno::from_io_error(&error).unwrap_or(gush::Errno::IO));
+                written = write_all_at(file, data, offset + at as u64).map_err(|errno| {
+                    gush::Errno::from_io_error(&errno.into()).unwrap_or(gush::Errno::IO)
+                });
             }
             self.at += bytes;
             at += bytes;

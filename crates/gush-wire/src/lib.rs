@@ -1,10 +1,10 @@
 //! A tree on its way to another machine: one side [sends](send()), the other [receives](receive()).
 //!
-//! The two are joined by a pair of byte streams, most often those of `ssh HOST gush serve-tree`
-//! ([`Remote`]). Records ([`record`]) are small and hold an entry's values; the data of files is in
-//! frames ([`frame`]) whose bytes the engine moves between file and stream. Nothing waits for an
-//! answer: answers come back in the order of the entries while later ones are sent, and a window
-//! bounds how many are awaited.
+//! The two are joined by pairs of byte streams, most often those of `ssh HOST gush serve-tree`
+//! ([`Remote`]): one, or several where one is slower than the walk. Records ([`record`]) are small and
+//! hold an entry's values; the data of files is in frames ([`frame`]) whose bytes the engine moves
+//! between file and stream. Nothing waits for an answer: answers come back while later entries are
+//! sent, and a window bounds how many are awaited.
 //!
 //! The receiver trusts nothing: names are single components, links are never followed, lengths are
 //! bounded before memory is taken, and a frame that makes no sense ends the session.
@@ -17,6 +17,7 @@ use gush_test as _;
 
 mod error;
 pub mod frame;
+mod greeting;
 mod receive;
 pub mod record;
 mod remote;
@@ -25,4 +26,4 @@ mod send;
 pub use error::Error;
 pub use receive::receive;
 pub use remote::{Address, Remote};
-pub use send::{Request, send};
+pub use send::{Request, Streams, Transport, send};

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::send::Transport;
 
 /// `HOST:PATH`, as scp(1) and rsync(1) write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +66,13 @@ impl Address {
 /// How long a command has to end after a failure.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The command that connects the two sides, while it runs.
+/// The commands that connect the two sides, one for each pair of streams, while they run.
 #[derive(Debug)]
 pub struct Remote {
-    child: Mutex<Child>,
-    command: String,
+    command: Vec<OsString>,
+    first: Mutex<Child>,
+    /// `None` once they are of no use.
+    further: Mutex<Option<Vec<Child>>>,
 }
 
 impl Remote {
@@ -82,33 +85,77 @@ impl Remote {
         address: &Address,
         gush: &OsStr,
     ) -> Result<(Self, (File, File)), Error> {
-        let [program, arguments @ ..] = shell else {
+        if shell.is_empty() {
             return Err(Error::Refused("--rsh names no command".into()));
-        };
+        }
         // ssh would take it for an option, which can run any command.
         if address.host.as_bytes().starts_with(b"-") {
             return Err(Error::Refused("the name of a host cannot start with '-'".into()));
         }
-        let started = Command::new(program)
-            .args(arguments)
-            .arg(&address.host)
-            .arg(gush)
-            .arg("serve-tree")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child =
-            started.map_err(|error| Error::Start { command: program.clone(), error })?;
-        let (from, to) = (child.stdout.take(), child.stdin.take());
-        let (from, to) = from.zip(to).expect("both are pipes");
-        let streams = (File::from(OwnedFd::from(from)), File::from(OwnedFd::from(to)));
-        Ok((Self { child: Mutex::new(child), command: program.clone() }, streams))
+        let mut command: Vec<OsString> = shell.iter().map(OsString::from).collect();
+        command.extend([address.host.clone(), gush.to_owned(), "serve-tree".into()]);
+        let (first, streams) = run(&command, &[])?;
+        let (first, further) = (Mutex::new(first), Mutex::new(Some(Vec::new())));
+        Ok((Self { command, first, further }, streams))
     }
 
-    /// Ends the command after a failure: it may go on without reading, or wait for input. It has a
-    /// second to end by itself.
-    pub fn end(&self) {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Waits for the first command.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn wait(self) -> Result<(String, ExitStatus), Error> {
+        self.release();
+        let mut child = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let status = child
+            .wait()
+            .map_err(|error| Error::Io { doing: "waiting for the remote shell", error })?;
+        Ok((self.command[0].to_string_lossy().into_owned(), status))
+    }
+}
+
+/// Starts a command with these further arguments after its name.
+fn run(command: &[OsString], options: &[&str]) -> Result<(Child, (File, File)), Error> {
+    let mut child = Command::new(&command[0])
+        .args(options)
+        .args(&command[1..])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| {
+            let command = command[0].to_string_lossy().into_owned();
+            Error::Start { command, error }
+        })?;
+    let (from, to) = (child.stdout.take(), child.stdin.take());
+    let (from, to) = from.zip(to).expect("both are pipes");
+    Ok((child, (File::from(OwnedFd::from(from)), File::from(OwnedFd::from(to)))))
+}
+
+impl Transport for Remote {
+    fn open(&self) -> Result<(File, File), Error> {
+        // Nobody is asked for a password again: the copy then goes on without.
+        let is_ssh = Path::new(&self.command[0]).file_name() == Some("ssh".as_ref());
+        let options: &[&str] = if is_ssh { &["-oBatchMode=yes"] } else { &[] };
+        let mut further = self.further.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(further) = &mut *further else { return Err(Error::Ended) };
+        let (child, streams) = run(&self.command, options)?;
+        further.push(child);
+        Ok(streams)
+    }
+
+    fn release(&self) {
+        let further = self.further.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for mut child in further.into_iter().flatten() {
+            // It can have ended meanwhile.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// The commands may go on without reading, or wait for input. The first one has a second to end
+    /// by itself.
+    fn end(&self) {
+        self.release();
+        let mut child = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = Instant::now();
         while begun.elapsed() < LAST_WORDS {
             if !matches!(child.try_wait(), Ok(None)) {
@@ -118,17 +165,5 @@ impl Remote {
         }
         // It can have ended meanwhile.
         let _ = child.kill();
-    }
-
-    /// Waits for the command.
-    ///
-    /// # Errors
-    /// When it cannot be waited for.
-    pub fn wait(self) -> Result<(String, ExitStatus), Error> {
-        let mut child = self.child.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let status = child
-            .wait()
-            .map_err(|error| Error::Io { doing: "waiting for the remote shell", error })?;
-        Ok((self.command, status))
     }
 }

@@ -4,19 +4,22 @@
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Mutex;
 use std::thread;
 
 use gush_test as _;
 use gush_tree::remote::Portrait;
 use gush_tree::{CopyOptions, Preserve};
 use gush_wire::frame::{Input, Output};
-use gush_wire::record::{Hello, ToReceiver, ToSender, VERSION, WINDOW};
-use gush_wire::{Error, Request};
+use gush_wire::record::{BASE, Hello, ToReceiver, ToSender, VERSION, WINDOW};
+use gush_wire::{Error, Request, Streams, Transport};
 
 fn pipe() -> (File, File) {
     let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     (File::from(from), File::from(to))
 }
+
+const ONE: Streams = Streams::Exactly(1);
 
 fn begin(target: &Path) -> ToReceiver {
     ToReceiver::Begin {
@@ -61,27 +64,38 @@ fn receive(dir: &Path, records: &[ToReceiver], then: &[u8]) -> (Result<(), Error
 
 fn file(name: &str, size_bytes: u64) -> ToReceiver {
     let portrait = Portrait { mode: 0o100_644, size_bytes, ..Portrait::default() };
-    ToReceiver::File { id: 0, name: name.into(), portrait, has_names: false }
+    ToReceiver::File { id: 1, folder: BASE, name: name.into(), portrait, has_names: false }
+}
+
+fn file_in(folder: u64, id: u64, name: &str) -> ToReceiver {
+    let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
+    ToReceiver::File { id, folder, name: name.into(), portrait, has_names: false }
 }
 
 fn directory(id: u64, name: &str) -> ToReceiver {
     let portrait = Portrait { mode: 0o040_755, ..Portrait::default() };
-    ToReceiver::Enter { id, name: name.into(), portrait }
+    ToReceiver::Enter { id, folder: id - 1, name: name.into(), portrait }
 }
 
 fn data(offset: u64, length: u32) -> ToReceiver {
-    ToReceiver::Data { offset, length }
+    ToReceiver::Data { id: 1, offset, length }
 }
 
-const END: ToReceiver = ToReceiver::End { digest: None };
+fn end(sent_bytes: u64) -> ToReceiver {
+    ToReceiver::End { id: 1, sent_bytes, digest: None }
+}
+
+fn finish(entries: u64) -> ToReceiver {
+    ToReceiver::Finish { entries }
+}
 
 #[test]
 fn a_file_arrives() {
     let dir = tempfile::tempdir().unwrap();
-    let records = [file("a", 3), data(0, 3), END, ToReceiver::Finish];
+    let records = [file("a", 3), data(0, 3), end(3), finish(1)];
     let (ended, answers) = receive(dir.path(), &records, &[]);
     ended.unwrap();
-    assert_eq!(answers, [ToSender::Done { id: 0, is_complete: true }, ToSender::Finished]);
+    assert_eq!(answers, [ToSender::Done { id: 1, is_complete: true }, ToSender::Finished]);
     assert_eq!(std::fs::read(dir.path().join("target/a")).unwrap(), b"xxx");
 }
 
@@ -89,8 +103,8 @@ fn a_file_arrives() {
 fn no_name_leads_out_of_the_target() {
     for name in ["..", ".", "", "/etc/x", "a/b", "../x", "a\0b", &"n".repeat(256)] {
         let dir = tempfile::tempdir().unwrap();
-        for record in [file(name, 0), directory(0, name)] {
-            let (ended, _) = receive(dir.path(), &[record, END, ToReceiver::Finish], &[]);
+        for record in [file(name, 0), directory(1, name)] {
+            let (ended, _) = receive(dir.path(), &[record, end(0), finish(1)], &[]);
             assert!(matches!(ended, Err(Error::Protocol(_))), "{name:?}: {ended:?}");
         }
         assert_eq!(std::fs::read_dir(dir.path().join("target")).unwrap().count(), 0);
@@ -110,13 +124,13 @@ fn no_symbolic_link_of_the_target_is_followed() {
     symlink("../outside/file", target.join("to-file")).unwrap();
     let records = [
         directory(1, "to-dir"),
-        file("file", 0),
-        END,
-        ToReceiver::Leave,
+        file_in(1, 2, "file"),
+        ToReceiver::End { id: 2, sent_bytes: 0, digest: None },
+        ToReceiver::Leave { id: 1, entries: 1 },
         file("to-file", 1),
         data(0, 1),
-        END,
-        ToReceiver::Finish,
+        end(1),
+        finish(2),
     ];
     let (ended, answers) = receive(dir.path(), &records, &[]);
     ended.unwrap();
@@ -131,16 +145,31 @@ fn no_symbolic_link_of_the_target_is_followed() {
 #[test]
 fn records_out_of_place_end_the_session_and_leave_no_file() {
     let huge = u64::MAX - 1;
-    let link = |first| ToReceiver::Link { id: 9, name: "l".into(), first };
-    let cases: [(&str, Vec<ToReceiver>); 8] = [
-        ("data beyond the file", vec![file("a", 3), data(1, 3), END]),
-        ("an offset that wraps", vec![file("a", huge), data(huge, 8), END]),
-        ("a frame too long", vec![file("a", 1 << 60), data(0, u32::MAX), END]),
-        ("an entry within a file", vec![file("a", 3), file("b", 0)]),
-        ("Leave of the base", vec![ToReceiver::Leave]),
-        ("the end of no file", vec![END]),
+    let link = |first| ToReceiver::Link { id: 9, folder: BASE, name: "l".into(), first };
+    let broken = ToReceiver::Broken { id: 1, sent_bytes: 2 };
+    let leave = |id, entries| ToReceiver::Leave { id, entries };
+    let missing = |folder| ToReceiver::Missing { folder };
+    let cases: [(&str, Vec<ToReceiver>); 20] = [
+        ("data beyond the file", vec![file("a", 3), data(1, 3), end(3)]),
+        ("an offset that wraps", vec![file("a", huge), data(huge, 8), end(8)]),
+        ("a frame too long", vec![file("a", 1 << 60), data(0, u32::MAX), end(1)]),
+        ("more data than the size", vec![file("a", 3), data(0, 3), data(0, 1), end(4)]),
+        ("less sent than came", vec![file("a", 3), data(0, 3), end(2)]),
+        ("more sent than came", vec![file("a", 3), data(0, 3), end(4), finish(1)]),
+        ("a broken file that is not all there", vec![file("a", 3), data(0, 3), broken, finish(1)]),
+        ("two ends of a file", vec![file("a", 3), data(0, 2), end(3), end(3)]),
+        ("a file twice", vec![file("a", 3), file("a", 3)]),
+        ("a file in an unknown directory", vec![file_in(7, 1, "a"), end(0)]),
+        ("a missing entry of an unknown directory", vec![missing(7)]),
+        ("more entries than were counted", vec![directory(1, "d"), missing(1), leave(1, 0)]),
+        ("fewer entries than were counted", vec![directory(1, "d"), leave(1, 1), finish(1)]),
+        ("fewer operands than were counted", vec![file("b", 0), end(0), finish(2)]),
+        ("Leave of the base", vec![leave(BASE, 0)]),
+        ("Leave of another directory", vec![directory(1, "d"), leave(2, 0)]),
+        ("the end of no file", vec![end(0)]),
         ("a second request", vec![begin(Path::new("/"))]),
-        ("the end in a directory", vec![directory(0, "d"), ToReceiver::Finish]),
+        ("the end in a directory", vec![directory(1, "d"), finish(1)]),
+        ("a directory twice", vec![directory(1, "d"), directory(1, "e")]),
     ];
     for (what, records) in cases {
         let dir = tempfile::tempdir().unwrap();
@@ -150,7 +179,7 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
     }
     // A number that was never sent is an entry that fails.
     let dir = tempfile::tempdir().unwrap();
-    let (ended, answers) = receive(dir.path(), &[link(7), ToReceiver::Finish], &[]);
+    let (ended, answers) = receive(dir.path(), &[link(7), finish(1)], &[]);
     ended.unwrap();
     assert!(matches!(answers[0], ToSender::Failed { id: 9, .. }));
 }
@@ -178,7 +207,7 @@ fn a_session_cut_short_leaves_no_half_file() {
 fn directories_are_not_nested_without_a_limit() {
     let dir = tempfile::tempdir().unwrap();
     let name = "n".repeat(250);
-    let records: Vec<_> = (0..200).map(|id| directory(id, &name)).collect();
+    let records: Vec<_> = (1..200).map(|id| directory(id, &name)).collect();
     let (ended, _) = receive(dir.path(), &records, b"");
     assert!(matches!(&ended, Err(Error::Protocol(why)) if why.contains("32 KiB")), "{ended:?}");
 }
@@ -205,8 +234,17 @@ fn another_version_is_refused_by_both_sides() {
         is_directory: false,
     };
     let ended =
-        gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut (), &|| ());
+        gush_wire::send(&request, &CopyOptions::default(), (input, output), (&(), ONE), &mut ());
     assert!(matches!(ended, Err(Error::Version { .. })), "{ended:?}");
+}
+
+/// Closes the other end of the stream, as a command that ends does.
+struct Closing(Mutex<Option<File>>);
+
+impl Transport for Closing {
+    fn end(&self) {
+        drop(self.0.lock().unwrap().take());
+    }
 }
 
 #[test]
@@ -227,10 +265,9 @@ fn an_end_before_all_is_sent_is_no_end() {
         is_exact: false,
         is_directory: false,
     };
-    let from = std::sync::Mutex::new(Some(from));
-    let abandon = || drop(from.lock().unwrap().take());
+    let closing = Closing(Mutex::new(Some(from)));
     let options = CopyOptions::default();
-    let ended = gush_wire::send(&request, &options, (input, output), &mut (), &abandon);
+    let ended = gush_wire::send(&request, &options, (input, output), (&closing, ONE), &mut ());
     assert!(matches!(ended, Err(Error::Protocol(_))), "{ended:?}");
 }
 
@@ -249,7 +286,7 @@ fn answers_about_entries_that_were_not_sent_end_the_session() {
         is_directory: false,
     };
     let ended =
-        gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut (), &|| ());
+        gush_wire::send(&request, &CopyOptions::default(), (input, output), (&(), ONE), &mut ());
     assert!(matches!(ended, Err(Error::Protocol(_))), "{ended:?}");
 }
 
@@ -274,11 +311,11 @@ fn a_tree_that_is_deeper_than_the_window_is_sent() {
         loop {
             match input.record().unwrap() {
                 ToReceiver::Enter { id, .. } => entered.push(id),
-                ToReceiver::Leave => {
+                ToReceiver::Leave { .. } => {
                     let id = entered.pop().unwrap();
                     output.record(&ToSender::Done { id, is_complete: true }).unwrap();
                 }
-                ToReceiver::Finish => break,
+                ToReceiver::Finish { .. } => break,
                 _ => {}
             }
         }
@@ -294,7 +331,7 @@ fn a_tree_that_is_deeper_than_the_window_is_sent() {
     };
     let mut options = CopyOptions::default();
     options.recursive = true;
-    let sent = gush_wire::send(&request, &options, (input, output), &mut (), &|| ());
+    let sent = gush_wire::send(&request, &options, (input, output), (&(), ONE), &mut ());
     assert!(matches!(sent, Ok(true)), "{sent:?}");
     receiver.join().unwrap();
 }
@@ -314,6 +351,6 @@ fn what_the_other_side_says_does_not_steer_the_terminal() {
         is_directory: false,
     };
     let ended =
-        gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut (), &|| ());
+        gush_wire::send(&request, &CopyOptions::default(), (input, output), (&(), ONE), &mut ());
     assert_eq!(ended.unwrap_err().to_string(), "no\u{fffd}[2J");
 }

@@ -361,6 +361,12 @@ fn remote() -> Vec<Arg> {
              refused",
         ),
         value("remote-gush", "PATH", "The gush of the other machine [default: gush]"),
+        value(
+            "streams",
+            "N",
+            "Send by N connections to HOST at once [default: by one, and by up to 4 where files wait \
+             for it, if --rsh asks for no password]",
+        ),
     ]
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
-use gush_wire::{Address, Error, Remote, Request};
+use gush_wire::record;
+use gush_wire::{Address, Error, Remote, Request, Streams, Transport};
 
 use super::command::Words;
 use super::say::Reporter;
@@ -41,7 +42,11 @@ const SERVED: &[&str] = &[
     "progress",
     "rsh",
     "remote-gush",
+    "streams",
 ];
+
+/// The most streams where no number is given: one of ssh carries 2 MiB in a round trip.
+const MOST_STREAMS: usize = 4;
 
 /// The other machine, and the command that leads there.
 #[derive(Debug)]
@@ -53,6 +58,7 @@ pub struct Target {
     is_directory: bool,
     shell: Vec<String>,
     gush: OsString,
+    streams: Streams,
 }
 
 impl Target {
@@ -68,7 +74,9 @@ impl Target {
         };
         let address = named.and_then(|path| Some((path, Address::of(path.as_os_str())?)));
         let Some((shown, address)) = address.filter(|_| sources > 0) else {
-            return match ["rsh", "remote-gush"].into_iter().find(|name| words.text(name).is_some())
+            return match ["rsh", "remote-gush", "streams"]
+                .into_iter()
+                .find(|name| words.text(name).is_some())
             {
                 Some(name) => Err(format!("--{name} requires a target HOST:DEST")),
                 None => Ok(None),
@@ -86,6 +94,16 @@ impl Target {
         if settings.options.stop_at_error {
             return Err("--on-error=stop is not served in a copy to another machine".into());
         }
+        let streams = match words.text("streams").map(|text| text.to_string_lossy()) {
+            None => Streams::UpTo(MOST_STREAMS),
+            Some(text) => match text.parse() {
+                Ok(number @ 1..=record::MOST_STREAMS) => Streams::Exactly(number),
+                _ => {
+                    let most = record::MOST_STREAMS;
+                    return Err(format!("--streams takes a number from 1 to {most}, not '{text}'"));
+                }
+            },
+        };
         let shell = words.text("rsh").map_or("ssh".into(), |text| text.to_string_lossy());
         let shell = shlex::split(&shell).filter(|words| !words.is_empty());
         Ok(Some(Self {
@@ -96,6 +114,7 @@ impl Target {
             shell: shell
                 .ok_or("--rsh is no command line: a quote is not closed, or it is empty")?,
             gush: words.text("remote-gush").map_or_else(|| "gush".into(), OsString::clone),
+            streams,
         }))
     }
 }
@@ -118,9 +137,9 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
     let mut reporter = Reporter::new(as_name, talker, settings);
     let ended = Remote::start(&target.shell, &target.address, OsStr::new(&target.gush)).and_then(
         |(remote, streams)| {
-            let abandon = || remote.end();
+            let further: (&dyn Transport, Streams) = (&remote, target.streams);
             let sent =
-                gush_wire::send(&request, &settings.options, streams, &mut reporter, &abandon);
+                gush_wire::send(&request, &settings.options, streams, further, &mut reporter);
             if sent.is_err() {
                 remote.end();
             }

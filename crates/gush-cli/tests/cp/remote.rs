@@ -27,6 +27,12 @@ const TREE: &str = "mkdir -p s/d/e s/empty; echo one >s/a; ln s/a s/d/b; ln -s .
 
 #[test]
 fn a_tree_arrives_with_all_its_metadata() {
+    for streams in ["", "--streams 1", "--streams 4"] {
+        a_tree_arrives_by(streams);
+    }
+}
+
+fn a_tree_arrives_by(streams: &str) {
     let dir = tempfile::tempdir().unwrap();
     let output = remote_succeeds(
         dir.path(),
@@ -35,7 +41,7 @@ fn a_tree_arrives_with_all_its_metadata() {
             setfattr -n user.k -v v s/a; setfacl -m u:1234:r s/big; setfacl -d -m g:55:rx s/d
             [ $(id -u) != 0 ] || {{ chown 1001:1002 s/d s/big; chmod 4711 s/big; mknod s/null c 1 3; }}
             chmod 0 s/empty
-            $C -a --verify s h:t
+            $C -a --verify {streams} s h:t
             look() {{ (cd $1; find . -printf '%P %M %n %U %G %s %T@ %l %b\\n' | sort
                 getfacl -Rnp .; find . ! -type l -exec getfattr -hd {{}} +
                 find . -type f -exec cksum {{}} + | sort) >$1.look; }}

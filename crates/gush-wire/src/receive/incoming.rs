@@ -1,0 +1,193 @@
+//! A regular file while its data comes, in ranges on any stream.
+
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gush_text::errno_text;
+use gush_tree::remote::{Draft, Folder, Portrait};
+
+use super::session::{Session, Warnings, out_of_place};
+use crate::error::Error;
+use crate::frame::{Input, MOST_DATA_BYTES};
+
+pub(super) struct Incoming {
+    /// `None` if its directory has failed.
+    pub folder: Option<Arc<Folder>>,
+    pub folder_id: u64,
+    pub name: OsString,
+    pub has_names: bool,
+    pub attribute_bytes: usize,
+    size_bytes: u64,
+    work: Mutex<Work>,
+}
+
+/// Invariant: a thread holds the draft only while bytes of it are announced and have not arrived.
+struct Work {
+    stage: Stage,
+    announced_bytes: u64,
+    arrived_bytes: u64,
+    /// What the sender has sent in all, once it has said so.
+    sent_bytes: Option<u64>,
+    digest: Option<String>,
+    is_broken: bool,
+}
+
+enum Stage {
+    /// The file is made at its first data: many may be announced before.
+    Announced(Portrait),
+    Begun(Arc<Draft>),
+    Failed(String),
+}
+
+impl Incoming {
+    pub fn new(
+        folder: Option<Arc<Folder>>,
+        folder_id: u64,
+        name: OsString,
+        portrait: Portrait,
+        has_names: bool,
+    ) -> Self {
+        let attributes = portrait.attributes.iter();
+        Self {
+            folder,
+            folder_id,
+            name,
+            has_names,
+            attribute_bytes: attributes.map(|(name, value)| name.len() + value.len()).sum(),
+            size_bytes: portrait.size_bytes,
+            work: Mutex::new(Work {
+                stage: Stage::Announced(portrait),
+                announced_bytes: 0,
+                arrived_bytes: 0,
+                sent_bytes: None,
+                digest: None,
+                is_broken: false,
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the file, if it is not made yet.
+    fn begin(&self, session: &Session, work: &mut Work) -> Option<Arc<Draft>> {
+        if let Stage::Announced(portrait) = &mut work.stage {
+            let portrait = std::mem::take(portrait);
+            work.stage = match &self.folder {
+                Some(folder) => {
+                    match Draft::begin(folder, &self.name, portrait, &session.options) {
+                        Ok(draft) => Stage::Begun(Arc::new(draft)),
+                        Err(error) => Stage::Failed(error.to_string()),
+                    }
+                }
+                None => Stage::Failed(String::new()),
+            };
+        }
+        match &work.stage {
+            Stage::Begun(draft) => Some(Arc::clone(draft)),
+            _ => None,
+        }
+    }
+
+    /// Moves data of a frame into the file.
+    pub fn take_data(
+        &self,
+        session: &Session,
+        input: &mut Input,
+        id: u64,
+        offset: u64,
+        length: u32,
+    ) -> Result<(), Error> {
+        let length = length as usize;
+        let is_inside = offset.checked_add(length as u64).is_some_and(|end| end <= self.size_bytes);
+        if length == 0 || length > MOST_DATA_BYTES || !is_inside {
+            return Err(Error::Protocol("data lies outside its file".into()));
+        }
+        let mut work = self.lock();
+        work.announced_bytes += length as u64;
+        if work.announced_bytes > self.size_bytes {
+            return Err(Error::Protocol("a file has more data than its size".into()));
+        }
+        let draft = self.begin(session, &mut work);
+        drop(work);
+        let into = draft.as_ref().map(|draft| (draft.fd(), offset));
+        let written = input.data(length, into)?;
+        let mut work = self.lock();
+        if let (Err(errno), Some(draft)) = (written, &draft) {
+            let shown = draft.shown();
+            let name = gush_text::quote::always(&shown);
+            work.stage = Stage::Failed(format!("error writing {name}: {}", errno_text(errno)));
+        }
+        drop(draft);
+        work.arrived_bytes += length as u64;
+        self.end_if_whole(session, work, id)
+    }
+
+    /// The sender has sent all data of the file, or what there is of it.
+    pub fn end(
+        &self,
+        session: &Session,
+        id: u64,
+        sent_bytes: u64,
+        digest: Option<String>,
+        is_broken: bool,
+    ) -> Result<(), Error> {
+        let mut work = self.lock();
+        if work.sent_bytes.is_some() {
+            return Err(out_of_place("the second end of a file"));
+        }
+        work.sent_bytes = Some(sent_bytes);
+        (work.digest, work.is_broken) = (digest, is_broken);
+        self.end_if_whole(session, work, id)
+    }
+
+    fn end_if_whole(
+        &self,
+        session: &Session,
+        mut work: MutexGuard<'_, Work>,
+        id: u64,
+    ) -> Result<(), Error> {
+        match work.sent_bytes {
+            Some(sent) if sent < work.arrived_bytes => {
+                return Err(Error::Protocol("a file has more data than was sent".into()));
+            }
+            Some(sent) if sent == work.arrived_bytes => {}
+            _ => return Ok(()),
+        }
+        session.forget(id);
+        if work.is_broken {
+            return session.fail_entry(id, self.folder_id, String::new(), self.has_names);
+        }
+        self.begin(session, &mut work);
+        let digest = work.digest.take();
+        let stage = std::mem::replace(&mut work.stage, Stage::Failed(String::new()));
+        drop(work);
+        let draft = match stage {
+            Stage::Begun(draft) => Arc::into_inner(draft),
+            Stage::Failed(why) => {
+                return session.fail_entry(id, self.folder_id, why, self.has_names);
+            }
+            Stage::Announced(_) => None,
+        };
+        let draft = draft.ok_or_else(|| out_of_place("the end of a file in use"))?;
+        let result = draft
+            .set_size()
+            .and_then(|()| verify(&draft, digest))
+            .and_then(|()| draft.finish(&session.options, &mut Warnings(session)));
+        let folder = self.folder.as_ref();
+        session.end_entry(id, self.folder_id, &self.name, folder, result, self.has_names)
+    }
+}
+
+fn verify(draft: &Draft, sent: Option<String>) -> Result<(), gush_tree::Error> {
+    let Some(sent) = sent else { return Ok(()) };
+    let arrived = draft.digest()?;
+    if arrived.to_string() == sent {
+        return Ok(());
+    }
+    let shown = draft.shown();
+    let name = gush_text::quote::always(&shown);
+    let text = format!("verification of {name} failed: blake3 {arrived} arrived, {sent} was sent");
+    Err(gush_tree::Error::reported(&shown, text))
+}

@@ -1,0 +1,284 @@
+//! The sender: a walk through the source fills a [queue](queue), and a worker for each stream sends
+//! what is in it, while answers are read.
+//!
+//! Every thread flushes its stream before it waits for anything, so that the other side always has
+//! what it needs for the next answer.
+
+mod answers;
+mod outgoing;
+mod queue;
+mod streams;
+mod walk;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use gush_text::{quote, without_controls};
+use gush_tree::remote::Portrait;
+use gush_tree::{Action, CopyOptions, Events};
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::frame::{Input, Output};
+use crate::greeting::meet;
+use crate::record::{Hello, ToReceiver, Token, WINDOW};
+use crate::remote::Address;
+use queue::Queue;
+use streams::Stream;
+pub use streams::{Streams, Transport};
+use walk::Walk;
+
+/// What is sent, and where to.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Files and directories.
+    pub sources: &'a [&'a Path],
+    /// The path on the other machine.
+    pub target: &'a Path,
+    /// The target as messages show it.
+    pub shown: &'a Path,
+    /// The target is the copy itself, even where it is a directory.
+    pub is_exact: bool,
+    /// The target is a directory, and an error otherwise.
+    pub is_directory: bool,
+}
+
+/// Sends the sources over a pair of streams, from the other side and to it, and over those that
+/// `transport` can add. Returns whether all of them arrived; what did not is reported to `events`.
+///
+/// # Errors
+/// When the session ends before all is answered.
+pub fn send(
+    request: &Request<'_>,
+    options: &CopyOptions,
+    (input, output): (File, File),
+    (transport, streams): (&dyn Transport, Streams),
+    events: &mut dyn Events,
+) -> Result<bool, Error> {
+    let (mut input, mut output) = (Input::new(input), Output::new(output));
+    // A file cannot be made under a name with a slash at its end.
+    let names_directory = request.target.as_os_str().as_bytes().ends_with(b"/")
+        && !request.is_exact
+        && request.sources.first().is_some_and(|source| !source.is_dir());
+    // Before the answer: the other side need not wait for a second round trip.
+    let greeted = output.record(&Hello::OURS).and_then(|_| {
+        output.record(&ToReceiver::Begin {
+            target: request.target.as_os_str().as_bytes().to_vec(),
+            is_exact: request.is_exact,
+            is_directory: request.is_directory || request.sources.len() > 1 || names_directory,
+            preserve: options.preserve,
+        })?;
+        output.flush()
+    });
+    // What the other side has to say explains a failure to write.
+    meet(&mut input)?;
+    greeted?;
+    let session = Session {
+        options,
+        target: request.shown,
+        host: Address::of(request.shown.as_os_str())
+            .map_or_else(String::new, |address| format!("{}: ", address.host.display())),
+        first: Stream::new(output),
+        queue: Queue::default(),
+        state: Mutex::new(State {
+            events,
+            awaited: BTreeMap::new(),
+            next_id: 1,
+            depth: 0,
+            is_whole: true,
+            is_finishing: false,
+            is_ended: false,
+            invitation: None,
+            failure: None,
+        }),
+        changed: Condvar::new(),
+        transport,
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| session.ends_with(session.read_answers(&mut input)));
+        scope.spawn(|| session.ends_with(session.work(&session.first)));
+        scope.spawn(|| session.ends_with(streams::add(scope, &session, streams)));
+        session.ends_with(Walk::new(&session).send_all(request.sources));
+    });
+    let state = session.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    state.failure.map_or(Ok(state.is_whole), Err)
+}
+
+/// What all threads of the sender use.
+struct Session<'a> {
+    options: &'a CopyOptions,
+    /// The target as messages show it.
+    target: &'a Path,
+    /// What messages of the other machine begin with.
+    host: String,
+    first: Stream,
+    queue: Queue,
+    state: Mutex<State<'a>>,
+    changed: Condvar,
+    transport: &'a dyn Transport,
+}
+
+struct State<'a> {
+    events: &'a mut dyn Events,
+    /// The entries sent and not answered.
+    awaited: BTreeMap<u64, Awaited>,
+    next_id: u64,
+    /// The directories entered and not left, which have no answer yet.
+    depth: usize,
+    is_whole: bool,
+    /// All is sent.
+    is_finishing: bool,
+    /// All is answered, or the session has failed.
+    is_ended: bool,
+    invitation: Option<Token>,
+    failure: Option<Error>,
+}
+
+/// An entry without an answer.
+struct Awaited {
+    source: PathBuf,
+    target: PathBuf,
+    action: Action,
+    bytes: Option<u64>,
+}
+
+impl<'a> Session<'a> {
+    fn lock(&self) -> MutexGuard<'_, State<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the session where a thread of it has failed.
+    fn ends_with(&self, result: Result<(), Error>) {
+        let Err(error) = result else { return };
+        let mut state = self.lock();
+        // The other side's words explain a stream that was closed.
+        let explains = matches!(error, Error::Refused(_) | Error::Protocol(_));
+        let is_explained = matches!(state.failure, Some(Error::Refused(_) | Error::Protocol(_)));
+        if state.failure.is_none() || (explains && !is_explained) {
+            state.failure = Some(error);
+        }
+        state.is_ended = true;
+        drop(state);
+        self.changed.notify_all();
+        self.queue.close();
+        // With its stream closed the other side ends, and with it the answers. One that is in use
+        // is ended by the transport.
+        self.first.close_if_idle();
+        self.transport.end();
+        self.first.close_if_idle();
+    }
+
+    /// Waits for the answer to [`ToReceiver::Invite`]. `None` if the session ends before.
+    fn invitation(&self) -> Option<Token> {
+        let mut state = self.lock();
+        while state.invitation.is_none() && !state.is_ended && !state.is_finishing {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.invitation
+    }
+
+    /// A message of the other machine, which may say anything but is not to steer this terminal.
+    fn said(&self, text: &str) -> String {
+        format!("{}{}", self.host, without_controls(text))
+    }
+
+    /// A number for an entry that is sent next. Waits while too many are without an answer.
+    fn number(
+        &self,
+        stream: &Stream,
+        source: &Path,
+        target: PathBuf,
+        action: Action,
+        bytes: Option<u64>,
+    ) -> Result<u64, Error> {
+        let mut state = self.lock();
+        if state.is_full() {
+            drop(state);
+            stream.flush()?;
+            state = self.lock();
+        }
+        while state.is_full() && !state.is_ended {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.is_ended {
+            return Err(Error::Ended);
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.awaited.insert(id, Awaited { source: source.to_path_buf(), target, action, bytes });
+        Ok(id)
+    }
+
+    /// Waits until all that was sent is answered.
+    fn wait_for_answers(&self) -> Result<(), Error> {
+        self.first.flush()?;
+        self.queue.drain();
+        let mut state = self.lock();
+        while !state.awaited.is_empty() && !state.is_ended {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.is_ended { Err(Error::Ended) } else { Ok(()) }
+    }
+
+    /// Sends a record that answers to `id`. `false` if it is too long, which is reported.
+    fn send_record(
+        &self,
+        stream: &Stream,
+        path: &Path,
+        id: u64,
+        record: &ToReceiver,
+    ) -> Result<bool, Error> {
+        let is_sent = stream.record(record)?;
+        if !is_sent {
+            let target = self.lock().awaited.remove(&id).map(|entry| entry.target);
+            let target = target.unwrap_or_default();
+            self.refuses(path, &target, "has more attributes than fit into a message of 1 MiB");
+        }
+        Ok(is_sent)
+    }
+
+    fn portrait(
+        &self,
+        fd: &impl AsFd,
+        stat: &Stat,
+        path: &Path,
+    ) -> Result<Portrait, gush_tree::Error> {
+        let mut warn = |error| self.lock().events.warns(&error);
+        Portrait::of(fd.as_fd(), stat, &self.options.preserve, path, &mut warn)
+    }
+
+    fn refuses(&self, source: &Path, target: &Path, why: &str) {
+        let text = format!("{} {why}", quote::always(source));
+        self.fails(target, gush_tree::Error::reported(source, text));
+    }
+
+    fn fails_text(&self, source: &Path, target: &Path, what: &str, errno: Errno) {
+        let text = format!("{what} {}: {}", quote::always(source), gush_text::errno_text(errno));
+        self.fails(target, gush_tree::Error::reported(source, text));
+    }
+
+    fn fails(&self, target: &Path, error: gush_tree::Error) {
+        let state = &mut *self.lock();
+        state.is_whole = false;
+        let source = error.path().to_path_buf();
+        state.events.entry_ended(&source, target, &Err(error));
+    }
+}
+
+impl State<'_> {
+    fn is_full(&self) -> bool {
+        self.awaited.len() >= WINDOW + self.depth
+    }
+
+    fn take(&mut self, id: u64) -> Result<Awaited, Error> {
+        let entry = self.awaited.remove(&id);
+        entry.ok_or_else(|| Error::Protocol(format!("it answers entry {id}, which was not sent")))
+    }
+}

@@ -1,0 +1,138 @@
+//! The streams of a session: the first one, and those that join it while the queue is full.
+
+use std::fs::File;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, Scope};
+use std::time::Duration;
+
+use super::Session;
+use crate::error::Error;
+use crate::frame::{Input, Output};
+use crate::greeting::meet;
+use crate::record::{Hello, MOST_STREAMS, ToReceiver, ToSender, Token};
+
+/// The way to the other machine, for more than a pair of streams.
+pub trait Transport: Sync {
+    /// Opens another pair of streams: from the other side, and to it.
+    ///
+    /// # Errors
+    /// When there is none; the copy goes on with those that it has.
+    fn open(&self) -> Result<(File, File), Error> {
+        Err(Error::Refused("this transport has one stream".into()))
+    }
+
+    /// Ends all streams but the first: everything is answered.
+    fn release(&self) {}
+
+    /// Ends all streams after a failure: a call may wait in one.
+    fn end(&self) {}
+}
+
+/// A pair of streams is all there is.
+impl Transport for () {}
+
+/// How many streams a session uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// So many.
+    Exactly(usize),
+    /// One, and up to so many where files wait for it.
+    UpTo(usize),
+}
+
+/// After this time in which files wait, the first stream is slower than the walk.
+const BEHIND: Duration = Duration::from_millis(100);
+
+/// A stream to the other side, until it is closed.
+pub(super) struct Stream(Mutex<Option<Output>>);
+
+impl Stream {
+    pub fn new(output: Output) -> Self {
+        Self(Mutex::new(Some(output)))
+    }
+
+    pub fn with<T>(&self, act: impl FnOnce(&mut Output) -> Result<T, Error>) -> Result<T, Error> {
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        output.as_mut().map_or(Err(Error::Ended), act)
+    }
+
+    /// Adds a record. `false` if it is too long.
+    pub fn record(&self, record: &ToReceiver) -> Result<bool, Error> {
+        self.with(|output| output.record(record))
+    }
+
+    pub fn flush(&self) -> Result<(), Error> {
+        self.with(Output::flush)
+    }
+
+    /// Closes the stream, unless a thread writes to it.
+    pub fn close_if_idle(&self) {
+        if let Ok(mut output) = self.0.try_lock() {
+            *output = None;
+        }
+    }
+}
+
+/// Adds streams where they are wanted, until all is sent.
+pub(super) fn add<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    session: &'scope Session<'_>,
+    streams: Streams,
+) -> Result<(), Error> {
+    let (most, is_asked) = match streams {
+        Streams::Exactly(most) => (most, true),
+        Streams::UpTo(most) => (most, false),
+    };
+    let most = most.clamp(1, MOST_STREAMS);
+    if most == 1 {
+        return Ok(());
+    }
+    // Twice in a row: a queue is filled at the start in any case.
+    let mut times_behind = 0;
+    while !is_asked && times_behind < 2 {
+        match session.queue.is_behind(BEHIND / 2) {
+            Some(true) => times_behind += 1,
+            Some(false) => times_behind = 0,
+            None => return Ok(()),
+        }
+    }
+    session.first.record(&ToReceiver::Invite)?;
+    session.first.flush()?;
+    let Some(token) = session.invitation() else { return Ok(()) };
+    for _ in 1..most {
+        let joins = move || session.ends_with(join(session, token, is_asked));
+        // A thread that cannot be had is a stream less.
+        if Builder::new().spawn_scoped(scope, joins).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Opens a stream and works for it. A stream that cannot be opened is done without.
+fn join(session: &Session<'_>, token: Token, is_asked: bool) -> Result<(), Error> {
+    let joined = session.transport.open().and_then(|(input, output)| {
+        let (mut input, mut output) = (Input::new(input), Output::new(output));
+        output.record(&Hello::OURS)?;
+        output.record(&ToReceiver::Join(token))?;
+        output.flush()?;
+        meet(&mut input)?;
+        match input.record()? {
+            ToSender::Joined => Ok((input, Stream::new(output))),
+            ToSender::Refused(why) => Err(Error::Refused(session.said(&why))),
+            _ => Err(Error::Protocol("a stream was not answered".into())),
+        }
+    });
+    match joined {
+        // The other side may not write to a stream that is closed: it stays open.
+        Ok((_input, stream)) => session.work(&stream),
+        Err(error) => {
+            let state = &mut *session.lock();
+            if is_asked && !state.is_finishing && !state.is_ended {
+                let text = format!("warning: the copy goes on with a stream less: {error}");
+                state.events.warns(&gush_tree::Error::reported(session.target, text));
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The walk through the sources. Directories, links and special files are sent on the first stream
+//! as they are found; regular files go to the queue.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gush_tree::remote::{Portrait, Visitor, open_found, walk};
+use gush_tree::{Action, Dereference, Place, Preserve};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+
+use super::Session;
+use super::outgoing::Outgoing;
+use super::queue::Found;
+use crate::error::Error;
+use crate::record::{BASE, ToReceiver};
+
+pub(super) struct Walk<'s, 'e> {
+    session: &'s Session<'e>,
+    /// The numbers of files with several names, by device and inode.
+    known: HashMap<(u64, u64), u64>,
+    /// The names that operands have got.
+    names: HashSet<OsString>,
+    /// The directory that the operand is in, to show paths at the target.
+    root: PathBuf,
+    /// The directories entered and not left, from the base on.
+    open: Vec<Folder>,
+}
+
+struct Folder {
+    id: u64,
+    entries: u64,
+}
+
+/// The walk can only end in an error of trees: that of the stream is kept aside.
+struct Walking<'w, 's, 'e> {
+    walk: &'w mut Walk<'s, 'e>,
+    ended: Option<Error>,
+    /// The name of the root, which a path such as `.` does not have.
+    root_name: &'w OsStr,
+    is_root: bool,
+}
+
+impl<'s, 'e> Walk<'s, 'e> {
+    pub fn new(session: &'s Session<'e>) -> Self {
+        Self {
+            session,
+            known: HashMap::new(),
+            names: HashSet::new(),
+            root: PathBuf::new(),
+            open: vec![Folder { id: BASE, entries: 0 }],
+        }
+    }
+
+    pub fn send_all(mut self, sources: &[&Path]) -> Result<(), Error> {
+        for source in sources {
+            self.send_operand(source)?;
+        }
+        let session = self.session;
+        session.first.flush()?;
+        session.queue.drain();
+        session.lock().is_finishing = true;
+        session.changed.notify_all();
+        if session.lock().is_ended {
+            return Err(Error::Ended);
+        }
+        session.first.record(&ToReceiver::Finish { entries: self.open[0].entries })?;
+        session.queue.close();
+        session.first.flush()
+    }
+
+    fn send_operand(&mut self, source: &Path) -> Result<(), Error> {
+        let options = self.session.options;
+        let follow = options.dereference != Dereference::Never;
+        self.root = source.parent().unwrap_or(Path::new("")).to_path_buf();
+        let target = self.target(source);
+        let refuses = |why| {
+            self.session.refuses(source, &target, why);
+            Ok(())
+        };
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let stat = match fs::statat(fs::CWD, source, flags) {
+            Ok(stat) => stat,
+            Err(errno) => {
+                self.session.fails_text(source, &target, "cannot stat", errno);
+                return Ok(());
+            }
+        };
+        let canonical = source.canonicalize().ok();
+        let name = source.file_name().or_else(|| canonical.as_deref()?.file_name());
+        let Some(name) = name else {
+            return refuses("has no name to be copied under; name the target with -T");
+        };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind != FileType::Directory {
+            let is_content = !matches!(kind, FileType::RegularFile | FileType::Symlink);
+            if is_content && !options.recursive {
+                return refuses(
+                    "is a special file, whose content is not served in a copy to another machine \
+                     (-R recreates the file)",
+                );
+            }
+            if !self.names.insert(name.to_owned()) {
+                return refuses("is not copied: an operand before it has the same name");
+            }
+            // The parent of a link that is followed is another directory.
+            let real = if follow { canonical.as_deref().unwrap_or(source) } else { source };
+            let above = match real.parent() {
+                Some(above) if !above.as_os_str().is_empty() => above,
+                _ => Path::new("."),
+            };
+            // It need not be readable.
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = match fs::open(above, flags, Mode::empty()) {
+                Ok(dir) => Arc::new(dir),
+                Err(errno) => {
+                    self.session.fails_text(above, &target, "cannot open directory", errno);
+                    return Ok(());
+                }
+            };
+            let found = real.file_name().unwrap_or(name);
+            return self.entry(&dir, found, name, &stat, source);
+        }
+        if !options.recursive {
+            return refuses("is a directory, and -r is not given");
+        }
+        // Its entries may replace those of an operand before: neither these nor what comes next may
+        // be under way meanwhile.
+        let is_alone = !self.names.insert(name.to_owned());
+        if is_alone {
+            self.session.wait_for_answers()?;
+        }
+        let place = Place::here(source);
+        self.session.lock().events.enters_tree(source, &target);
+        let mut walking = Walking { walk: self, ended: None, root_name: name, is_root: true };
+        let walked = walk(options, place, &mut walking);
+        match (walking.ended, walked) {
+            (Some(ended), _) => Err(ended),
+            (None, Err(error)) => {
+                // A directory left half-way cannot be completed: the session ends.
+                let why = error.to_string();
+                self.session.fails(&target, error);
+                Err(Error::Refused(format!("the walk ended: {why}")))
+            }
+            (None, Ok(())) if is_alone => self.session.wait_for_answers(),
+            (None, Ok(())) => Ok(()),
+        }
+    }
+
+    fn target(&self, source: &Path) -> PathBuf {
+        self.session.target.join(source.strip_prefix(&self.root).unwrap_or(source))
+    }
+
+    /// The directory that entries are in.
+    fn folder(&mut self) -> &mut Folder {
+        self.open.last_mut().expect("the base is never left")
+    }
+
+    /// Sends an entry that is no directory, found as one name and sent as another.
+    fn entry(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        found_as: &OsStr,
+        sent_as: &OsStr,
+        stat: &Stat,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let session = self.session;
+        let target = self.target(path);
+        let folder = self.folder().id;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let has_names = session.options.preserve.links && stat.st_nlink > 1;
+        if is_file && !has_names {
+            self.wait_for_room()?;
+            self.folder().entries += 1;
+            let (name, sent_as) = (found_as.to_owned(), sent_as.to_owned());
+            let (dir, path) = (Arc::clone(dir), path.to_path_buf());
+            session.queue.put(Found { dir, name, sent_as, stat: *stat, path, target, folder });
+            return Ok(());
+        }
+        let name = sent_as.as_bytes().to_vec();
+        let key = (stat.st_dev, stat.st_ino);
+        if has_names && let Some(&first) = self.known.get(&key) {
+            let id = session.number(&session.first, path, target, Action::HardLinked, None)?;
+            self.folder().entries += 1;
+            return session.first.record(&ToReceiver::Link { id, folder, name, first }).map(drop);
+        }
+        let opened = open_found(dir.as_fd(), found_as, stat, path)
+            .and_then(|fd| Ok((session.portrait(&fd, stat, path)?, fd)));
+        let (portrait, fd) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                session.fails(&target, error);
+                return Ok(());
+            }
+        };
+        let (action, bytes) = match portrait.kind() {
+            FileType::RegularFile => (Action::Copied, Some(portrait.size_bytes)),
+            FileType::Symlink => (Action::SymbolicLinked, None),
+            _ => (Action::Recreated, None),
+        };
+        let id = session.number(&session.first, path, target.clone(), action, bytes)?;
+        let record = match is_file {
+            true => ToReceiver::File { id, folder, name, portrait, has_names },
+            false => ToReceiver::Other { id, folder, name, portrait, has_names },
+        };
+        if !session.send_record(&session.first, path, id, &record)? {
+            return Ok(());
+        }
+        self.folder().entries += 1;
+        if has_names {
+            self.known.insert(key, id);
+        }
+        if !is_file {
+            return Ok(());
+        }
+        let file = Outgoing::new(id, File::from(fd), *stat, path.to_path_buf(), target);
+        if file.is_empty() {
+            return session.end_file(&session.first, &file, 0);
+        }
+        self.wait_for_room()?;
+        session.queue.divide(Arc::new(file));
+        Ok(())
+    }
+
+    fn wait_for_room(&self) -> Result<(), Error> {
+        if self.session.queue.has_room() {
+            return Ok(());
+        }
+        self.session.first.flush()?;
+        self.session.queue.wait_for_room();
+        Ok(())
+    }
+
+    fn enter(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        name: &OsStr,
+        stat: &Stat,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let session = self.session;
+        let target = self.target(path);
+        let portrait = session.portrait(dir, stat, path).unwrap_or_else(|error| {
+            session.fails(&target, error);
+            // Mode, owner and times are known; no attribute is read.
+            let mut ignore = |_| {};
+            Portrait::of(dir.as_fd(), stat, &Preserve::default(), path, &mut ignore)
+                .unwrap_or_default()
+        });
+        let id = session.number(&session.first, path, target.clone(), Action::Directory, None)?;
+        let (folder, name) = (self.folder().id, name.as_bytes().to_vec());
+        let mut record = ToReceiver::Enter { id, folder, name, portrait };
+        if !session.first.record(&record)? {
+            session.refuses(path, &target, "has more attributes than fit into a message of 1 MiB");
+            // Its entries are copied all the same.
+            if let ToReceiver::Enter { portrait, .. } = &mut record {
+                portrait.attributes.clear();
+            }
+            session.first.record(&record)?;
+        }
+        self.folder().entries += 1;
+        self.open.push(Folder { id, entries: 0 });
+        session.lock().depth += 1;
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), Error> {
+        let Folder { id, entries } = self.open.pop().expect("a directory is left that was entered");
+        self.session.lock().depth -= 1;
+        self.session.first.record(&ToReceiver::Leave { id, entries }).map(drop)
+    }
+}
+
+impl Walking<'_, '_, '_> {
+    /// The walk ends where the session does.
+    fn goes_on(&mut self, result: Result<(), Error>, path: &Path) -> Result<(), gush_tree::Error> {
+        result.map_err(|error| {
+            let ours = gush_tree::Error::reported(path, error.to_string());
+            self.ended = Some(error);
+            ours
+        })
+    }
+}
+
+impl Visitor for Walking<'_, '_, '_> {
+    fn enters(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        stat: &Stat,
+        path: &Path,
+    ) -> Result<(), gush_tree::Error> {
+        let name = match std::mem::replace(&mut self.is_root, false) {
+            true => self.root_name,
+            false => path.file_name().unwrap_or(self.root_name),
+        };
+        let entered = self.walk.enter(dir, name, stat, path);
+        self.goes_on(entered, path)
+    }
+
+    fn finds(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        name: &OsStr,
+        stat: &Stat,
+        path: &Path,
+    ) -> Result<(), gush_tree::Error> {
+        let sent = self.walk.entry(dir, name, name, stat, path);
+        self.goes_on(sent, path)
+    }
+
+    fn leaves(&mut self) -> Result<(), gush_tree::Error> {
+        let left = self.walk.leave();
+        self.goes_on(left, Path::new(""))
+    }
+
+    fn fails(&mut self, error: gush_tree::Error) -> Result<(), gush_tree::Error> {
+        let target = self.walk.target(error.path());
+        self.walk.session.fails(&target, error);
+        Ok(())
+    }
+}

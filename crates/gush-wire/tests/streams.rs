@@ -1,0 +1,271 @@
+//! One session over several streams: everything arrives once, whatever stream is late, and a stream
+//! that fails ends the session or is done without.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use gush_test as _;
+use gush_tree::{CopyOptions, Error as TreeError, Events};
+use gush_wire::frame::{Input, Output};
+use gush_wire::record::{Hello, ToReceiver, ToSender};
+use gush_wire::{Error, Request, Streams, Transport};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+fn pipe() -> (File, File) {
+    let (from, to) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    // The less it holds, the sooner each side waits for the other.
+    fcntl_setpipe_size(&to, 8192).unwrap();
+    (File::from(from), File::from(to))
+}
+
+/// What happens to a further stream.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Serves,
+    /// Each piece of it comes late.
+    Lags,
+    /// It ends after so many bytes.
+    EndsAfter(usize),
+    /// The other side knows no such session.
+    JoinsNothing,
+}
+
+/// A receiver in threads of this process, as `gush serve-tree` is in processes.
+struct Threads {
+    receivers: Mutex<Vec<JoinHandle<Result<(), Error>>>>,
+    opened: AtomicUsize,
+    fates: Vec<Fate>,
+}
+
+impl Threads {
+    fn new(fates: &[Fate]) -> Self {
+        let (receivers, opened) = (Mutex::default(), AtomicUsize::new(0));
+        Self { receivers, opened, fates: fates.to_vec() }
+    }
+
+    fn receive(&self, fate: Fate) -> (File, File) {
+        let ((mut from_sender, to), (input, mut passed), (from, output)) = (pipe(), pipe(), pipe());
+        if let Fate::Serves = fate {
+            drop((passed, input));
+            self.spawn(from_sender, output);
+            return (from, to);
+        }
+        self.spawn(input, output);
+        thread::spawn(move || {
+            let mut left = if let Fate::EndsAfter(bytes) = fate { bytes } else { usize::MAX };
+            let mut piece = [0; 12000];
+            while let Ok(read @ 1..) = from_sender.read(&mut piece) {
+                if let Fate::Lags = fate {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                let passes = read.min(left);
+                left -= passes;
+                if passed.write_all(&piece[..passes]).is_err() || left == 0 {
+                    break;
+                }
+            }
+        });
+        (from, to)
+    }
+
+    fn spawn(&self, input: File, output: File) {
+        let receiver = thread::spawn(move || gush_wire::receive(input, output));
+        self.receivers.lock().unwrap().push(receiver);
+    }
+}
+
+impl Transport for Threads {
+    fn open(&self) -> Result<(File, File), Error> {
+        let fate = self.fates[self.opened.fetch_add(1, Ordering::Relaxed) % self.fates.len()];
+        if let Fate::JoinsNothing = fate {
+            return Err(Error::Refused("no way".into()));
+        }
+        Ok(self.receive(fate))
+    }
+}
+
+#[derive(Default)]
+struct Heard(Vec<String>);
+
+impl Events for Heard {
+    fn warns(&mut self, warning: &TreeError) {
+        self.0.push(warning.to_string());
+    }
+}
+
+/// Sends `dir/s` to `dir/t`.
+fn copy(
+    dir: &Path,
+    first: Fate,
+    further: &[Fate],
+    heard: &mut Heard,
+) -> (Result<bool, Error>, Vec<Result<(), Error>>) {
+    let threads = Threads::new(further);
+    let (input, output) = threads.receive(first);
+    let [source, target] = ["s", "t"].map(|name| dir.join(name));
+    let request = Request {
+        sources: &[&source],
+        target: &target,
+        shown: Path::new("h:t"),
+        is_exact: false,
+        is_directory: false,
+    };
+    let mut options = CopyOptions::default();
+    options.recursive = true;
+    options.verify = true;
+    options.preserve.links = true;
+    let streams = Streams::Exactly(further.len() + 1);
+    let sent = gush_wire::send(&request, &options, (input, output), (&threads, streams), heard);
+    let receivers = threads.receivers.into_inner().unwrap();
+    (sent, receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect())
+}
+
+fn plant(dir: &Path) {
+    let source = dir.join("s");
+    for top in 0..8 {
+        let mut deep = source.join(format!("d{top}"));
+        for level in 0..4 {
+            fs::create_dir_all(&deep).unwrap();
+            for number in 0..6 {
+                let content = vec![b'a' + number as u8; (top * 997 + number * 2311) % 9000];
+                fs::write(deep.join(format!("f{number}")), content).unwrap();
+            }
+            fs::hard_link(deep.join("f1"), source.join(format!("link-{top}-{level}"))).unwrap();
+            deep.push("e");
+        }
+    }
+    let large: Vec<u8> = (0..6_000_001_u32).map(|at| (at >> 9) as u8).collect();
+    fs::write(source.join("large"), large).unwrap();
+    fs::hard_link(source.join("large"), source.join("d3/large too")).unwrap();
+    let holes = File::create(source.join("holes")).unwrap();
+    holes.set_len(12 << 20).unwrap();
+    for at in [0, 5 << 20, 9 << 20, (12 << 20) - 1] {
+        holes.write_at(b"x", at).unwrap();
+    }
+    File::create(source.join("void")).unwrap().set_len(5 << 20).unwrap();
+    fs::write(source.join("empty"), "").unwrap();
+}
+
+/// Paths with content, and the count of names.
+fn look(root: &Path) -> BTreeMap<String, (u64, String)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![root.to_path_buf()];
+    while let Some(path) = left.pop() {
+        let shown = path.strip_prefix(root).unwrap().display().to_string();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let content = match metadata.is_dir() {
+            true => "directory".into(),
+            false => gush::digest_of(&File::open(&path).unwrap()).unwrap().to_string(),
+        };
+        found.insert(shown, (if metadata.is_dir() { 0 } else { metadata.nlink() }, content));
+        if metadata.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+#[test]
+fn everything_arrives_whatever_stream_is_late() {
+    use Fate::{Lags, Serves};
+    let cases: [(Fate, &[Fate]); 5] = [
+        (Serves, &[]),
+        (Serves, &[Serves]),
+        (Serves, &[Serves, Lags, Serves]),
+        (Lags, &[Serves, Serves]),
+        (Serves, &[Lags, Lags, Lags, Lags, Lags, Lags]),
+    ];
+    for (first, further) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        plant(dir.path());
+        let mut heard = Heard::default();
+        let (sent, received) = copy(dir.path(), first, further, &mut heard);
+        assert!(matches!(sent, Ok(true)), "{first:?} {further:?}: {sent:?} {received:?}");
+        assert!(received.iter().all(Result::is_ok), "{first:?} {further:?}: {received:?}");
+        assert_eq!(heard.0, [""; 0], "{first:?} {further:?}");
+        assert_eq!(received.len(), further.len() + 1);
+        assert!(
+            look(&dir.path().join("s")) == look(&dir.path().join("t")),
+            "{first:?} {further:?}"
+        );
+    }
+}
+
+#[test]
+fn a_stream_that_cannot_be_had_is_done_without() {
+    use Fate::{EndsAfter, JoinsNothing, Serves};
+    for further in [&[JoinsNothing, Serves][..], &[EndsAfter(1)], &[EndsAfter(40), JoinsNothing]] {
+        let dir = tempfile::tempdir().unwrap();
+        plant(dir.path());
+        let mut heard = Heard::default();
+        let (sent, _) = copy(dir.path(), Serves, further, &mut heard);
+        assert!(matches!(sent, Ok(true)), "{further:?}: {sent:?}");
+        let lacking = further.len() - further.iter().filter(|fate| matches!(fate, Serves)).count();
+        assert_eq!(heard.0.len(), lacking, "{further:?}: {:?}", heard.0);
+        assert!(heard.0.iter().all(|text| text.contains("with a stream less")), "{:?}", heard.0);
+        assert!(look(&dir.path().join("s")) == look(&dir.path().join("t")), "{further:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_fails_later_ends_the_session() {
+    for (first, further) in
+        [(Fate::Lags, Fate::EndsAfter(200_000)), (Fate::EndsAfter(200_000), Fate::Serves)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        plant(dir.path());
+        let (sent, received) = copy(dir.path(), first, &[further], &mut Heard::default());
+        assert!(sent.is_err(), "{first:?} {further:?}");
+        assert!(received.iter().any(Result::is_err), "{first:?} {further:?}: {received:?}");
+        // What has a name is whole.
+        let (source, target) = (look(&dir.path().join("s")), look(&dir.path().join("t")));
+        for (path, (_, content)) in target {
+            assert_eq!(source[&path].1, content, "{path}");
+        }
+    }
+}
+
+/// A token of the right form, and the wrong secret.
+#[test]
+fn a_stream_with_another_secret_does_not_join() {
+    let dir = tempfile::tempdir().unwrap();
+    let threads = Threads::new(&[Fate::Serves]);
+    let (input, output) = threads.receive(Fate::Serves);
+    let (mut input, mut output) = (Input::new(input), Output::new(output));
+    let _: Hello = input.record().unwrap();
+    output.record(&Hello::OURS).unwrap();
+    let target = dir.path().as_os_str().as_encoded_bytes().to_vec();
+    let preserve = gush_tree::Preserve::default();
+    let begin = ToReceiver::Begin { target, is_exact: false, is_directory: true, preserve };
+    output.record(&begin).unwrap();
+    output.record(&ToReceiver::Invite).unwrap();
+    output.flush().unwrap();
+    let ToSender::Invitation(mut token) = input.record().unwrap() else {
+        panic!("no invitation");
+    };
+    token.secret[7] ^= 1;
+    let (from, to) = threads.open().unwrap();
+    let mut further = Output::new(to);
+    further.record(&Hello::OURS).unwrap();
+    further.record(&ToReceiver::Join(token)).unwrap();
+    further.flush().unwrap();
+    let mut answers = Input::new(from);
+    let _: Hello = answers.record().unwrap();
+    let answer = answers.record::<ToSender>();
+    assert!(
+        matches!(&answer, Ok(ToSender::Refused(why)) if why.contains("did not take")),
+        "{answer:?}"
+    );
+    output.record(&ToReceiver::Finish { entries: 0 }).unwrap();
+    output.flush().unwrap();
+    let [first, second] = threads.receivers.into_inner().unwrap().try_into().unwrap();
+    first.join().unwrap().unwrap();
+    second.join().unwrap().unwrap();
+}
