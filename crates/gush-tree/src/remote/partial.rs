@@ -324,7 +324,6 @@ impl Partial {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
 
     use super::*;
@@ -374,56 +373,6 @@ mod tests {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
-    }
-
-    #[test]
-    fn a_killed_copy_is_resumed_with_the_ranges_that_had_arrived() {
-        let dir = tempfile::tempdir().unwrap();
-        let (reads, writes) = rustix::pipe::pipe().unwrap();
-        // The child must not wait for what another thread of this process was about to ask.
-        drop(resume(dir.path(), b"earlier").unwrap());
-        let child = gush_test::forked(|| {
-            let draft = resume(dir.path(), b"one").unwrap();
-            // Noted in parts, and not in their order.
-            write(&draft, 4 * MIB..12 * MIB);
-            for part in [6 * MIB..12 * MIB, 4 * MIB..5 * MIB, 5 * MIB..6 * MIB] {
-                draft.has_arrived(part);
-            }
-            write(&draft, 16 * MIB..SIZE_BYTES);
-            draft.has_arrived(16 * MIB..SIZE_BYTES);
-            // Of these a part is written, and more is written than noted.
-            write(&draft, 0..2 * MIB);
-            draft.has_arrived(0..MIB);
-            rustix::io::write(&writes, b"x").unwrap();
-            std::thread::sleep(std::time::Duration::from_secs(3600));
-        });
-        assert_eq!(rustix::io::read(&reads, &mut [0]).unwrap(), 1);
-        let busy = resume(dir.path(), b"one").unwrap_err();
-        assert!(busy.to_string().contains("another copy writes to"), "{busy}");
-        child.kill();
-
-        assert_eq!(names(dir.path()), [HIDDEN]);
-        let mode = std::fs::metadata(dir.path().join(HIDDEN)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, 0o600);
-        let draft = resume(dir.path(), b"one").unwrap();
-        assert_eq!(draft.missing_ranges(), [0..4 * MIB, 12 * MIB..16 * MIB]);
-        let mut left = [1];
-        let file = File::from(draft.fd().try_clone_to_owned().unwrap());
-        file.read_exact_at(&mut left, MIB).unwrap();
-        assert_eq!(left, [0], "a hole would not be one");
-        for part in draft.missing_ranges() {
-            write(&draft, part.clone());
-            draft.has_arrived(part);
-        }
-        assert!(draft.missing_ranges().is_empty());
-        draft.set_size().unwrap();
-        let digest = draft.digest().unwrap();
-        assert!(draft.finish(&options(), &mut ()).unwrap());
-        assert_eq!(names(dir.path()), [NAME]);
-        let made = dir.path().join(NAME);
-        assert!(std::fs::read(&made).unwrap() == content());
-        assert_eq!(digest, gush::digest_of(&File::open(&made).unwrap()).unwrap());
-        assert_eq!(std::fs::metadata(&made).unwrap().permissions().mode() & 0o7777, 0o640);
     }
 
     #[test]
