@@ -62,7 +62,7 @@ impl Draft {
             }
             Staged::create(*place, Mode::from_bits_retain(bits))
                 .map(Staged::rest)
-                .map_err(|errno| open::cannot_create(place, errno))
+                .map_err(|errno| open::cannot_replace(options, place, false, errno))
         })?;
         let (folder, name, file) =
             (Arc::clone(folder), name.to_owned(), Some(Unnamed::Staged(file)));

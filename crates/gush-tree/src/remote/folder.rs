@@ -20,7 +20,7 @@ use crate::place::{FileId, Place, kind};
 use crate::tree::dir;
 use crate::tree::mirror::Limits;
 use crate::tree::path::TreePath;
-use crate::{links, remedy, special};
+use crate::{links, rehearsal, remedy, special};
 
 /// A directory of the target, made or found there.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct Folder {
     stat: Stat,
     restore_bits: Option<u32>,
     is_new: bool,
+    /// A dry run made nothing.
+    is_imagined: bool,
     /// Of a mirror, in its root and below.
     pub(super) limits: Option<Arc<Limits>>,
     held: Mutex<Option<Arc<Held>>>,
@@ -66,6 +68,7 @@ impl Folder {
             stat,
             restore_bits: None,
             is_new: false,
+            is_imagined: false,
             limits: None,
             held: Mutex::new(Some(Arc::new(Held { fd, is_readable }))),
         }))
@@ -77,7 +80,7 @@ impl Folder {
         self.shown.join(name)
     }
 
-    /// Was the directory made by this copy, so that its names are free?
+    /// Was the directory made by this copy, or would it be, so that its names are free?
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
@@ -107,7 +110,10 @@ impl Folder {
         };
         for folder in below.into_iter().rev() {
             let expected = FileId::of(&folder.stat);
-            let (fd, is_readable) = dir::again(at.as_fd(), &folder.name, false, expected)?;
+            let (fd, is_readable) = match folder.is_imagined {
+                true => (dir::nowhere()?, false),
+                false => dir::again(at.as_fd(), &folder.name, false, expected)?,
+            };
             at = Arc::new(Held { fd, is_readable });
         }
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +158,7 @@ impl Folder {
     }
 
     /// Enters the directory with a name, which is made where nothing is. A symbolic link is not
-    /// followed.
+    /// followed. A dry run makes nothing: below a directory that is not there it finds nothing.
     ///
     /// # Errors
     /// When it cannot be made or opened, or something else has the name.
@@ -163,10 +169,18 @@ impl Folder {
         options: &CopyOptions,
     ) -> Result<Arc<Self>, Error> {
         self.with(name, |place| {
+            let is_dry = options.dry_run;
             let there = match self.is_new {
                 true => Err(Errno::NOENT),
                 false => place.stat(false),
             };
+            // What a mirror has removed is still there in a dry run.
+            let there = there.and_then(|there| {
+                match is_dry && self.makes_way(&there, &portrait, options) {
+                    true => Err(Errno::NOENT),
+                    false => Ok(there),
+                }
+            });
             let bits = portrait.mode & 0o7777;
             let folder = |held: Held, stat, restore_bits, is_new| {
                 let begun = || Arc::new(Limits::new(held.as_fd(), &stat, HashSet::new()));
@@ -179,6 +193,7 @@ impl Folder {
                     stat,
                     restore_bits,
                     is_new,
+                    is_imagined: is_dry && is_new,
                     limits,
                     held: Mutex::new(Some(Arc::new(held))),
                 })
@@ -194,6 +209,15 @@ impl Folder {
                     place.shown,
                     "cannot overwrite non-directory {} with directory",
                 )),
+                Err(Errno::NOENT) if is_dry => {
+                    if !self.is_new {
+                        rehearsal::may_be_made(place)
+                            .map_err(|errno| remedy::directory_not_made(place, errno))?;
+                    }
+                    let fd = dir::nowhere()
+                        .map_err(|errno| Error::os(place.shown, "cannot look at {}", errno))?;
+                    Ok(folder(Held { fd, is_readable: false }, self.stat, None, true))
+                }
                 Err(Errno::NOENT) => {
                     let withheld = new_directory::withheld_bits(&options.preserve, bits);
                     let made = new_directory::make(place, bits, withheld, umask)?;
@@ -211,10 +235,15 @@ impl Folder {
     /// # Errors
     /// When the directory was moved or replaced.
     pub fn finish(&self, options: &CopyOptions, events: &mut dyn Events) -> Result<bool, Error> {
-        let Some(above) = &self.above else { return Ok(true) };
+        let Some(above) = self.above.as_ref().filter(|_| !self.is_imagined) else {
+            return Ok(true);
+        };
         let held = self.fd().map_err(|errno| dir::lost(&self.shown, errno))?;
         // The one above is needed next, and the final mode may forbid the way there.
         above.hold_from(&held);
+        if options.dry_run {
+            return Ok(true);
+        }
         let target = match held.is_readable {
             true => Handle::Open(held.as_fd()),
             false => Handle::Pinned { fd: held.as_fd(), is_link: false },
@@ -244,7 +273,8 @@ impl Folder {
     }
 
     /// Makes a symbolic link or a special file; what has the name and is no directory is replaced by
-    /// a rename. `false` if something required could not be set.
+    /// a rename. `false` if something required could not be set. A dry run
+    /// [rehearses](Self::rehearse).
     ///
     /// # Errors
     /// When it cannot be made.
@@ -255,6 +285,9 @@ impl Folder {
         options: &CopyOptions,
         events: &mut dyn Events,
     ) -> Result<bool, Error> {
+        if options.dry_run {
+            return self.rehearse(name, portrait, options).map(|()| true);
+        }
         self.with(name, |place| {
             let is_link = portrait.kind() == FileType::Symlink;
             let withheld = if options.preserve.owner { portrait.mode & 0o077 } else { 0 };
@@ -267,10 +300,7 @@ impl Folder {
                     }
                 })
             });
-            made.map_err(|errno| match is_link {
-                true => remedy::not_made(place, "cannot create symbolic link {}", errno),
-                false => special::not_made(place, portrait.kind(), errno),
-            })?;
+            made.map_err(|errno| not_made(place, portrait.kind(), errno))?;
             let target = place
                 .pin(false)
                 .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
@@ -330,6 +360,14 @@ impl Folder {
                 .map(drop)
                 .map_err(failed)
         })
+    }
+}
+
+/// The error of a symbolic link or special file that cannot be made.
+pub(super) fn not_made(place: &Place<'_>, kind: FileType, errno: Errno) -> Error {
+    match kind {
+        FileType::Symlink => remedy::not_made(place, "cannot create symbolic link {}", errno),
+        special => special::not_made(place, special, errno),
     }
 }
 
@@ -402,6 +440,7 @@ mod tests {
                 stat: last.stat,
                 restore_bits: None,
                 is_new: false,
+                is_imagined: false,
                 limits: None,
                 held: Mutex::new(None),
             });

@@ -13,6 +13,7 @@ mod mirroring;
 mod owners;
 mod partial;
 mod portrait;
+mod rehearsing;
 
 pub use draft::Draft;
 pub use folder::Folder;
