@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{self, Mode};
+use rustix::fs::{self, FileType, Mode};
 use rustix::io::retry_on_intr;
 
 use super::comparing::refuse_irreplaceable;
@@ -21,7 +21,11 @@ use crate::events::Events;
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open;
 use crate::options::CopyOptions;
+use crate::place::{Place, kind};
 use crate::tree::journal;
+
+/// The permission bits of a file that gets others when it is whole.
+const CLOSED: u32 = 0o600;
 
 /// A file that gets its data, then its attributes, and its name last. Dropped before, it leaves
 /// nothing but a partial file that can be resumed.
@@ -53,19 +57,21 @@ impl Draft {
         options: &CopyOptions,
     ) -> Result<Self, Error> {
         let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, portrait.mode);
+        let mut lacking = 0;
         let file = folder.with(name, |place| {
             if !folder.is_new() {
                 partial::remove_leftover(place);
             }
-            if let Ok(there) = place.stat(false) {
-                refuse_irreplaceable(place, &there, &portrait)?;
-            }
-            Staged::create(*place, Mode::from_bits_retain(bits))
+            // Closed to others until the old file's permissions are on it.
+            let first_bits = if has_old(folder, place, &portrait)? { CLOSED } else { bits };
+            lacking = bits ^ first_bits;
+            Staged::create(*place, Mode::from_bits_retain(first_bits))
                 .map(Staged::rest)
                 .map_err(|errno| open::cannot_replace(options, place, false, errno))
         })?;
-        let (folder, name, file) =
-            (Arc::clone(folder), name.to_owned(), Some(Unnamed::Staged(file)));
+        let (folder, name) = (Arc::clone(folder), name.to_owned());
+        let provisional_bits = provisional_bits | lacking;
+        let file = Some(Unnamed::Staged(file));
         Ok(Self { folder, name, portrait, provisional_bits, file })
     }
 
@@ -96,13 +102,11 @@ impl Draft {
             &nanoseconds.to_le_bytes(),
         ]);
         let partial = folder.with(name, |place| {
-            if let Ok(there) = place.stat(false) {
-                refuse_irreplaceable(place, &there, &portrait)?;
-            }
+            has_old(folder, place, &portrait)?;
             Partial::open(place, source, portrait.size_bytes)
         })?;
         let (folder, name) = (Arc::clone(folder), name.to_owned());
-        let provisional_bits = provisional_bits | (bits ^ 0o600);
+        let provisional_bits = provisional_bits | (bits ^ CLOSED);
         let file = Some(Unnamed::Partial(partial));
         Ok(Self { folder, name, portrait, provisional_bits, file })
     }
@@ -196,8 +200,9 @@ impl Draft {
         )
     }
 
-    /// Gives the file its attributes and then its name, which what is no
-    /// directory loses to it. `false` if something required could not be set.
+    /// Gives the file its attributes and then its name, which what is no directory loses to it. What
+    /// the options do not set is that of the regular file whose name it gets, unless that has other
+    /// names which keep it. `false` if something required could not be set.
     ///
     /// # Errors
     /// When it cannot be completed; then the old file is unchanged.
@@ -210,8 +215,22 @@ impl Draft {
             {
                 self.file = Some(Unnamed::Staged(partial.complete(*place).map_err(cannot)?));
             }
-            let stat = retry_on_intr(|| fs::fstat(self.fd()))
-                .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
+            let look = || {
+                retry_on_intr(|| fs::fstat(self.fd()))
+                    .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))
+            };
+            let mut stat = look()?;
+            let old = if folder.is_new() { None } else { place.stat(false).ok() };
+            let old = old.filter(|old| {
+                let is_separate = options.preserve.links || options.promises_equality();
+                kind(old) == FileType::RegularFile && !(is_separate && old.st_nlink > 1)
+            });
+            if let Some(old) = &old {
+                metadata::inherit(self.fd(), place, old, &stat).map_err(|errno| {
+                    Error::os(place.shown, "cannot keep the permissions of the old {}", errno)
+                })?;
+                stat = look()?;
+            }
             let complete = Transfer {
                 options,
                 source: &self.portrait,
@@ -220,11 +239,11 @@ impl Draft {
                 target: Handle::Open(self.fd()),
                 target_shown: place.shown,
                 target_owner: Some(Ownership::of(&stat)),
-                existing_mode: None,
-                created: true,
+                existing_mode: old.map(|_| stat.st_mode),
+                created: old.is_none(),
                 may_inherit_acl: true,
                 directory_mode: None,
-                provisional_bits: self.provisional_bits,
+                provisional_bits: if old.is_some() { 0 } else { self.provisional_bits },
             }
             .apply(events);
             if let Some(Unnamed::Staged(file)) = self.file.take() {
@@ -235,6 +254,15 @@ impl Draft {
     }
 }
 
+/// Is there a file to be replaced, of which the new one inherits? In a directory just made is none.
+fn has_old(folder: &Folder, place: &Place<'_>, portrait: &Portrait) -> Result<bool, Error> {
+    if folder.is_new() {
+        return Ok(false);
+    }
+    let Ok(there) = place.stat(false) else { return Ok(false) };
+    refuse_irreplaceable(place, &there, portrait).map(|()| true)
+}
+
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(Unnamed::Staged(file)) = self.file.take() {
@@ -243,5 +271,41 @@ impl Drop for Draft {
                 Ok(())
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::options::ModeRule;
+
+    #[test]
+    fn a_file_that_is_replaced_hands_on_what_the_copy_does_not_set() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, other] = ["file", "other"].map(|name| dir.path().join(name));
+        let umask = metadata::umask();
+        let mut options = CopyOptions::default();
+        let mut modes = Vec::new();
+        for (keeps_links, mode) in
+            [(false, ModeRule::Umask), (true, ModeRule::Umask), (false, ModeRule::Keep)]
+        {
+            for path in [&file, &other] {
+                let _ = std::fs::remove_file(path);
+            }
+            std::fs::write(&file, "old").unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o604)).unwrap();
+            std::fs::hard_link(&file, &other).unwrap();
+            (options.preserve.links, options.preserve.mode) = (keeps_links, mode);
+            let folder = Folder::base(dir.path()).unwrap();
+            let portrait = Portrait { mode: 0o100_750, ..Portrait::default() };
+            let draft = Draft::begin(&folder, OsStr::new("file"), portrait, &options).unwrap();
+            assert_eq!(fs::fstat(draft.fd()).unwrap().st_mode & 0o777, CLOSED);
+            assert!(draft.finish(&options, &mut ()).unwrap());
+            modes.push(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777);
+            assert_eq!(std::fs::read(&other).unwrap(), b"old");
+        }
+        assert_eq!(modes, [0o604, 0o750 & !umask, 0o750]);
     }
 }
