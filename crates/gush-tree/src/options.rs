@@ -214,6 +214,7 @@ pub enum Specials {
 
 /// Which existing targets are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Update {
     /// All.
     All,

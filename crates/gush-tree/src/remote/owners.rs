@@ -24,17 +24,18 @@ static NUMBERS: Answers<(Account, String), Option<u32>> = LazyLock::new(Mutex::d
 /// The other side chooses the names, and so how many there are.
 const MOST_ANSWERS: usize = 4096;
 
-/// Asks once for each key, because an answer may take a scan of a file, or a server.
+/// Asks once for each key, because an answer may take a scan of a file, or a server. A question that
+/// failed, for want of a descriptor say, is asked again.
 fn once<K: Eq + Hash, V: Clone>(
     answers: &Answers<K, Option<V>>,
     key: K,
-    ask: impl FnOnce(&K) -> Option<V>,
+    ask: impl FnOnce(&K) -> nix::Result<Option<V>>,
 ) -> Option<V> {
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(answer) = answers.get(&key) {
         return answer.clone();
     }
-    let answer = ask(&key);
+    let answer = ask(&key).ok()?;
     if answers.len() < MOST_ANSWERS {
         answers.insert(key, answer.clone());
     }
@@ -48,8 +49,8 @@ impl Account {
             return String::new();
         }
         let name = once(&NAMES, (self, number), |_| match self {
-            Self::User => Some(User::from_uid(Uid::from_raw(number)).ok()??.name),
-            Self::Group => Some(Group::from_gid(Gid::from_raw(number)).ok()??.name),
+            Self::User => Ok(User::from_uid(Uid::from_raw(number))?.map(|user| user.name)),
+            Self::Group => Ok(Group::from_gid(Gid::from_raw(number))?.map(|group| group.name)),
         });
         name.unwrap_or_default()
     }
@@ -60,8 +61,8 @@ impl Account {
             return number;
         }
         let own = once(&NUMBERS, (self, name.to_owned()), |(_, name)| match self {
-            Self::User => Some(User::from_name(name).ok()??.uid.as_raw()),
-            Self::Group => Some(Group::from_name(name).ok()??.gid.as_raw()),
+            Self::User => Ok(User::from_name(name)?.map(|user| user.uid.as_raw())),
+            Self::Group => Ok(Group::from_name(name)?.map(|group| group.gid.as_raw())),
         });
         own.unwrap_or(number)
     }
