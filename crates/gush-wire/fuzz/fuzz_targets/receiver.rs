@@ -1,0 +1,49 @@
+//! A receiver served with records that a hostile sender makes up: it ends, and makes nothing outside
+//! its target.
+
+#![no_main]
+
+use std::fs::{self, File};
+use std::io::Seek;
+use std::os::unix::ffi::OsStrExt;
+
+use gush_tree::Preserve;
+use gush_wire::frame::Output;
+use gush_wire::record::{Hello, ToReceiver};
+use libfuzzer_sys::fuzz_target;
+
+/// Longer data is announced and does not come.
+const MOST_SENT_BYTES: u32 = 64 << 10;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok((preserve, mut left)) = postcard::take_from_bytes::<Preserve>(bytes) else { return };
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let (target, outside) = (place.path().join("target"), place.path().join("outside"));
+    fs::create_dir(&target).and_then(|()| fs::create_dir(&outside)).expect("directories");
+    let mut stream = tempfile::tempfile().expect("a temporary file");
+    let mut output = Output::new(stream.try_clone().expect("a descriptor"));
+    let begin = ToReceiver::Begin {
+        target: target.as_os_str().as_bytes().to_vec(),
+        is_exact: false,
+        is_directory: true,
+        preserve,
+    };
+    output.record(&Hello::OURS).and_then(|_| output.record(&begin)).expect("a file takes all");
+    while let Ok((record, rest)) = postcard::take_from_bytes::<ToReceiver>(left) {
+        left = rest;
+        // It would name another target.
+        if matches!(record, ToReceiver::Begin { .. }) {
+            continue;
+        }
+        output.record(&record).expect("a file takes all");
+        if let ToReceiver::Data { length: length @ 1..=MOST_SENT_BYTES, .. } = record {
+            output.data(&vec![b'x'; length as usize]).expect("a file takes all");
+        }
+    }
+    output.flush().expect("a file takes all");
+    stream.rewind().expect("a file can be read again");
+    let answers = File::options().write(true).open("/dev/null").expect("/dev/null");
+    let _ = gush_wire::receive(stream, answers);
+    assert_eq!(fs::read_dir(&outside).expect("it is there").count(), 0);
+    assert_eq!(fs::read_dir(place.path()).expect("it is there").count(), 2);
+});
