@@ -186,33 +186,50 @@ pub(crate) struct GitIgnored {
 
 impl GitIgnored {
     /// Reads the `.gitignore` of a directory; `path_bytes` is the length of its path from the root.
-    /// As in git, a symbolic link is not followed, and a line that is no pattern is skipped.
     ///
     /// # Errors
-    /// If the file is there and cannot be read: nobody knows what it leaves out.
+    /// As [`lines`](Self::lines).
     pub(crate) fn read(
         above: Option<&Arc<Self>>,
         dir: BorrowedFd<'_>,
         shown: &Path,
         path_bytes: usize,
     ) -> Result<Option<Arc<Self>>, Error> {
+        let lines = Self::lines(dir, shown)?;
+        Ok(match lines {
+            Some(lines) => Some(Self::new(above, &lines, path_bytes)),
+            None => above.cloned(),
+        })
+    }
+
+    /// The rules of a directory with this `.gitignore`. As in git, a line that is no pattern is
+    /// skipped.
+    pub(crate) fn new(above: Option<&Arc<Self>>, lines: &[u8], path_bytes: usize) -> Arc<Self> {
+        let rules = Rules(gix_ignore::parse(lines, false).map(|(pattern, ..)| pattern).collect());
+        Arc::new(Self { above: above.cloned(), path_bytes, rules })
+    }
+
+    /// The `.gitignore` of a directory, if it has one. As in git, a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// If the file is there and cannot be read: nobody knows what it leaves out.
+    pub(crate) fn lines(dir: BorrowedFd<'_>, shown: &Path) -> Result<Option<Vec<u8>>, Error> {
         const NAME: &str = ".gitignore";
         let shown = shown.join(NAME);
         let place = Place::below(dir, Path::new(NAME), &shown);
         let failed = |errno| open::not_opened(&place, "cannot read {}", errno);
         let mut file = match place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(fd) => File::from(fd),
-            Err(Errno::NOENT | Errno::LOOP) => return Ok(above.cloned()),
+            Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
         let is_file = file.metadata().is_ok_and(|about| about.is_file());
         if !is_file {
-            return Ok(above.cloned());
+            return Ok(None);
         }
         let mut lines = Vec::new();
         file.read_to_end(&mut lines).map_err(|error| Error::io(&shown, "cannot read {}", error))?;
-        let rules = Rules(gix_ignore::parse(&lines, false).map(|(pattern, ..)| pattern).collect());
-        Ok(Some(Arc::new(Self { above: above.cloned(), path_bytes, rules })))
+        Ok(Some(lines))
     }
 
     /// Is the entry left out? The nearest file that has a rule about it decides.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gush_text::quote;
 use rustix::fs::{self, FileType, Mode, Stat};
@@ -13,6 +13,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 use super::portrait::Portrait;
 use crate::error::Error;
 use crate::events::Events;
+use crate::filter::GitIgnored;
 use crate::metadata::{Handle, Ownership, Transfer, umask};
 use crate::new_directory;
 use crate::options::{CopyOptions, ModeRule};
@@ -36,6 +37,7 @@ pub struct Folder {
     is_imagined: bool,
     /// Of a mirror, in its root and below.
     pub(super) limits: Option<Arc<Limits>>,
+    pub(super) ignored: OnceLock<Arc<GitIgnored>>,
     held: Mutex<Option<Arc<Held>>>,
 }
 
@@ -70,6 +72,7 @@ impl Folder {
             is_new: false,
             is_imagined: false,
             limits: None,
+            ignored: OnceLock::new(),
             held: Mutex::new(Some(Arc::new(Held { fd, is_readable }))),
         }))
     }
@@ -147,6 +150,18 @@ impl Folder {
         path
     }
 
+    /// The rules of the nearest directory that has some.
+    pub(super) fn ignored(&self) -> Option<&Arc<GitIgnored>> {
+        let mut at = Some(self);
+        while let Some(folder) = at {
+            if let Some(ignored) = folder.ignored.get() {
+                return Some(ignored);
+            }
+            at = folder.above.as_deref();
+        }
+        None
+    }
+
     pub(super) fn with<T>(
         &self,
         name: &OsStr,
@@ -195,6 +210,7 @@ impl Folder {
                     is_new,
                     is_imagined: is_dry && is_new,
                     limits,
+                    ignored: OnceLock::new(),
                     held: Mutex::new(Some(Arc::new(held))),
                 })
             };
@@ -442,6 +458,7 @@ mod tests {
                 is_new: false,
                 is_imagined: false,
                 limits: None,
+                ignored: OnceLock::new(),
                 held: Mutex::new(None),
             });
         }

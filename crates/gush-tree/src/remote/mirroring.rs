@@ -14,6 +14,7 @@ use super::portrait::Portrait;
 use crate::atomic;
 use crate::error::Error;
 use crate::events::Events;
+use crate::filter::GitIgnored;
 use crate::options::CopyOptions;
 use crate::overwriting;
 use crate::place::kind;
@@ -57,7 +58,14 @@ impl Names {
 }
 
 impl Folder {
-    /// Removes, in a mirror ([`CopyOptions::mirror`]), all but these names and what the filter keeps.
+    /// What the `.gitignore` of the source's directory names stays in a mirror, here and below.
+    pub fn ignore(&self, lines: &[u8]) {
+        let path_bytes = self.path().below_root().as_os_str().len();
+        let _ = self.ignored.set(GitIgnored::new(self.ignored(), lines, path_bytes));
+    }
+
+    /// Removes, in a mirror ([`CopyOptions::mirror`]), all but these names, what the filter keeps and
+    /// what was [ignored](Self::ignore).
     /// `names` has all that the source has, listed to its end, whether it is copied or not. Each
     /// removal is reported ([`Events::mirrored`]). `false` if something could not be removed. A base
     /// is no part of the mirror.
@@ -146,6 +154,7 @@ impl Folder {
         let held = self.fd().map_err(|errno| dir::lost(path.path(), errno))?;
         let target = held.as_fd();
         let events = RefCell::new(events);
+        let ignored = self.ignored();
         let mirror = Mirror {
             target,
             // A name that another thread is about to replace is none of the target's.
@@ -163,6 +172,7 @@ impl Folder {
             doubts: &|warning| events.borrow_mut().warns(warning),
             is_protected: &|path, is_directory| {
                 options.filter.as_ref().is_some_and(|filter| filter.excludes(path, is_directory))
+                    || ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))
             },
             is_stopped,
         };
@@ -248,6 +258,25 @@ mod tests {
             folder.remove_others(names(&[]), &options, &|| false, &mut ()).unwrap();
         }
         assert!(at("b").exists());
+    }
+
+    #[test]
+    fn what_the_source_ignores_stays_in_the_directory_and_below() {
+        let dir = tempfile::tempdir().unwrap();
+        tree(dir.path());
+        let options = mirror();
+        let root = root(dir.path(), &options);
+        root.ignore(b"/a\n/old/x\n");
+        let old = root.enter(OsStr::new("old"), directory(), &options).unwrap();
+        let kept = old.enter(OsStr::new("kept"), directory(), &options).unwrap();
+        old.ignore(b"o\n");
+        for (folder, of_source) in [(&kept, &[][..]), (&old, &["kept"]), (&root, &["old"])] {
+            let of_source = names(of_source);
+            assert!(folder.remove_others(of_source, &options, &|| false, &mut ()).unwrap());
+        }
+        let is_there = ["a", "b", "note.o", "old/x", "old/kept/o"]
+            .map(|file| dir.path().join("t").join(file).exists());
+        assert_eq!(is_there, [true, false, false, true, true]);
     }
 
     #[test]

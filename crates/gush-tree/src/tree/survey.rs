@@ -31,6 +31,15 @@ pub trait Visitor {
     /// To end the walk.
     fn enters(&mut self, dir: &Arc<OwnedFd>, stat: &Stat, path: &Path) -> Result<(), Error>;
 
+    /// The text of the `.gitignore` of the directory entered last, before its entries
+    /// ([`CopyOptions::gitignore`]).
+    ///
+    /// # Errors
+    /// To end the walk.
+    fn ignores(&mut self, _lines: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// An entry of the directory entered last that is no directory.
     ///
     /// # Errors
@@ -155,8 +164,12 @@ impl Survey<'_> {
             return Ok(level);
         }
         if is_readable && self.options.gitignore {
-            let path_bytes = self.path.below_root().as_os_str().len();
-            level.ignored = GitIgnored::read(above, dir.as_fd(), self.path.path(), path_bytes)?;
+            level.ignored = above.cloned();
+            if let Some(lines) = GitIgnored::lines(dir.as_fd(), self.path.path())? {
+                let path_bytes = self.path.below_root().as_os_str().len();
+                level.ignored = Some(GitIgnored::new(above, &lines, path_bytes));
+                visitor.ignores(&lines)?;
+            }
         }
         let mut listed = std::mem::take(&mut self.listed);
         let ended = self.list(dir, &mut listed, &mut level, visitor);
@@ -221,5 +234,55 @@ impl Survey<'_> {
             ended?;
         }
         Ok(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Met(Vec<String>);
+
+    impl Visitor for Met {
+        fn enters(&mut self, _: &Arc<OwnedFd>, _: &Stat, path: &Path) -> Result<(), Error> {
+            self.0.push(format!("enters {}", path.file_name().unwrap().display()));
+            Ok(())
+        }
+
+        fn ignores(&mut self, lines: &[u8]) -> Result<(), Error> {
+            self.0.push(format!("ignores {}", String::from_utf8_lossy(lines)));
+            Ok(())
+        }
+
+        fn finds(
+            &mut self,
+            _: &Arc<OwnedFd>,
+            name: &OsStr,
+            _: &Stat,
+            _: &Path,
+        ) -> Result<(), Error> {
+            self.0.push(format!("finds {}", name.display()));
+            Ok(())
+        }
+
+        fn fails(&mut self, error: Error) -> Result<(), Error> {
+            Err(error)
+        }
+    }
+
+    #[test]
+    fn a_visitor_knows_what_is_ignored_before_the_entries() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("s");
+        std::fs::create_dir_all(root.join("below")).unwrap();
+        for (file, text) in [(".gitignore", "x"), ("x", ""), ("below/x", ""), ("below/y", "")] {
+            std::fs::write(root.join(file), text).unwrap();
+        }
+        let options = CopyOptions { gitignore: true, ..CopyOptions::default() };
+        let mut met = Met::default();
+        walk(&options, Place::here(&root), &mut met).unwrap();
+        let expected = ["enters s", "ignores x", "finds .gitignore", "enters below", "finds y"];
+        assert_eq!(met.0, expected);
     }
 }
