@@ -7,9 +7,9 @@
 sshd of OpenSSH runs with keys of its own in a directory of its own, once for each connection
 (sshd -i). Between ssh and sshd stands bench/line.c, which all connections of one copy share: a rate, a
 round trip, and a TCP window for each connection. Each --gush-args adds a row. A floor is that many ssh
-at once that move as many bytes to `cat >/dev/null`. With --unchanged the copy is there before. Prints
-medians and quartiles of the time relative to rsync. Each copy is compared with the source by diff -r
-once.
+at once that move as many bytes to `cat >/dev/null`, with connections of their own and through one.
+With --unchanged the copy is there before. Prints medians and quartiles of the time relative to rsync.
+Each copy is compared with the source by diff -r once.
 """
 import argparse
 import contextlib
@@ -44,8 +44,9 @@ class Line:
             time.sleep(0.001)
 
     def sent_bytes(self):
+        """By ssh, and again by TCP."""
         with open(self.counts, "rb") as file:
-            return struct.unpack("4Q", file.read())[0]
+            return struct.unpack("4Q", file.read())[0:3:2]
 
     def end(self):
         """Returns its processor seconds."""
@@ -107,8 +108,13 @@ def ways(options, place, rsh):
     tar = f"tar cf - -C {place}/tree . | {rsh} root@h 'mkdir {place}/copy && tar xf - -C {place}/copy'"
     ways["tar | ssh tar"] = ["sh", "-c", tar]
     for count in options.floor:
-        one = f"head -c {total // count} /dev/zero | {rsh} root@h 'cat >/dev/null' &"
-        ways[f"ssh cat, {count} at once"] = ["sh", "-c", one * count + " wait"]
+        source, master = f"head -c {total // count} /dev/zero", f"-S {place}/master root@h"
+        own = f"{source} | {rsh} root@h 'cat >/dev/null' &" * count + " wait"
+        shared = f"{source} | {rsh} {master} 'cat >/dev/null' &" * count + " wait"
+        shared = f"{rsh} -MNf {master} >/dev/null 2>&1; {shared}; {rsh} -O exit {master}"
+        ways[f"{count} ssh cat"] = ["sh", "-c", own]
+        if count > 1:
+            ways[f"{count} ssh cat through one ssh"] = ["sh", "-c", shared]
     return ways
 
 
@@ -136,7 +142,7 @@ def main():
                 begun = time.monotonic()
                 done = subprocess.run(commands[name], capture_output=True, text=True)
                 took, sent = time.monotonic() - begun, line.sent_bytes()
-                rows[name].append((took, sent, line.end()))
+                rows[name].append((took, *sent, line.end()))
                 if done.returncode:
                     sys.exit(f"{name}: status {done.returncode}: {done.stderr}")
                 if round == 0 and "cat" not in name:
@@ -144,11 +150,11 @@ def main():
         for name, own in rows.items():
             ratios = sorted(one[0] / other[0] for one, other in zip(own, rows["rsync -a"]))
             quartiles = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-            took, sent, used = (statistics.median(column) for column in zip(*own))
+            took, sent, again, used = (statistics.median(column) for column in zip(*own))
             print(
                 f"{name}: {took:.2f} s, {statistics.median(ratios):.2f}"
-                f" ({quartiles[0]:.2f} to {quartiles[1]:.2f}) of rsync's, {sent / 2**20:.1f} MiB,"
-                f" {used:.2f} s of the line's processor"
+                f" ({quartiles[0]:.2f} to {quartiles[1]:.2f}) of rsync's, {sent / 2**20:.1f} MiB"
+                f" and {again / 2**20:.1f} again, {used:.2f} s of the line's processor"
             )
         total = options.files * options.bytes
         print(f"the line alone takes {total / (options.rate * 2**20):.2f} s")

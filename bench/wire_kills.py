@@ -139,7 +139,7 @@ def main():
             if kind:
                 chosen = None
                 while process.poll() is None and not chosen:
-                    if line.sent_bytes() >= at_bytes:
+                    if line.sent_bytes()[0] >= at_bytes:
                         chosen = victim(kind, process, line, options.tool)
                     time.sleep(0.0005)
                 others = sum(below(line.process.pid).values(), [])
@@ -153,7 +153,7 @@ def main():
                 ends(lambda: process.poll() is not None, f"{kind} killed: the copy still runs")
                 ends(lambda: not processes().keys() & others, f"{kind} killed: the other side still runs")
             status = process.wait()
-            sent = line.sent_bytes()
+            sent = line.sent_bytes()[0]
             line.end()
             return sent, status
 
