@@ -135,13 +135,31 @@ impl Link {
     /// A link from `first` to `second`. Nothing is opened yet.
     ///
     /// # Errors
-    /// When addresses or settings contradict each other: `fork` on both, for example.
+    /// When addresses or settings contradict each other: `fork` on both, for example, or `wronly` at
+    /// an address that is read.
     pub fn new(first: Address, second: Address, settings: Settings) -> Result<Self, Failure> {
         let roles = Roles::of(first, second)?;
         settings.check(&roles)?;
         let settings = Settings { idle: settings.idle.or(roles.idle()), ..settings };
         let ledger = Ledger::new().map_err(|error| Failure::new(error.to_string(), None))?;
         Ok(Self { roles, settings: Arc::new(settings), ledger: Arc::new(ledger) })
+    }
+
+    /// Checks what the addresses say, as [`run`](Self::run) does first: reads the files with keys
+    /// and certificates, looks users up, and opens nothing.
+    ///
+    /// # Errors
+    /// What a start would be refused for.
+    ///
+    /// ```
+    /// use gush_link::{Link, Settings};
+    /// let sent = "socks5:proxy:1080:host:22,credentials=/no/such/file".parse()?;
+    /// let link = Link::new("null:".parse()?, sent, Settings::default())?;
+    /// assert!(link.check().unwrap_err().message.contains("read /no/such/file"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check(&self) -> Result<(), Failure> {
+        serve::check(&self.roles, &self.settings)
     }
 
     /// Does it serve one client after the other, rather than one only?

@@ -15,12 +15,12 @@ use tracing::{error, info, warn};
 
 use crate::address::{Address, Opt};
 use crate::connection;
-use crate::ends::{accept, listen, open_one, open_ready};
+use crate::ends::{accept, listen, open_failure, open_one, open_ready};
 use crate::exporter;
 use crate::handover::{Event, Handover, Metrics, Relays, Resumed, Standing, Taken};
 use crate::ledger::Ledger;
 use crate::limits::Places;
-use crate::open::{Listener, Throttle, reaper};
+use crate::open::{Listener, Throttle, prepare, reaper};
 use crate::record::{Failure, Record};
 use crate::roles::Roles;
 use crate::session::{Arrival, EARLY_WARNINGS, Name, Other, Shared};
@@ -42,6 +42,10 @@ pub(crate) fn run(
     ledger: &Arc<Ledger>,
     stop: &Stop,
 ) -> Result<(), Failure> {
+    check(roles, settings).map_err(|failure| match roles.forks() {
+        true => failure,
+        false => not_opened(failure, &roles.first, &roles.second, settings, ledger),
+    })?;
     let runtime = workers::runtime().map_err(|error| {
         Failure::new(format!("no runtime can be started: {error}"), error.raw_os_error())
     })?;
@@ -76,6 +80,14 @@ pub(crate) fn run(
     // A cut copy is a failure of the link, even if every connection succeeded.
     let lost = copies().find_map(|tee| tee.failure());
     ran.and(lost.map_or(Ok(()), |message| Err(Failure::new(message, None))))
+}
+
+/// The first step of a start, which reads what the addresses name, and opens nothing.
+pub(crate) fn check(roles: &Roles, settings: &Settings) -> Result<(), Failure> {
+    for (address, is_first) in [(&roles.first, true), (&roles.second, false)] {
+        prepare(address, &settings.how(is_first)).map_err(|error| open_failure(&error))?;
+    }
+    Ok(())
 }
 
 async fn connect(

@@ -11,7 +11,7 @@ use gush_net::{ByteCounts, Direction, RelayOptions};
 use crate::address::{Address, Opt, Target};
 use crate::ends;
 use crate::handover;
-use crate::open::{End, How};
+use crate::open::{End, How, fits};
 use crate::proxy::Version;
 use crate::record::{Failure, Record};
 use crate::roles::Roles;
@@ -147,6 +147,9 @@ impl Settings {
         if self.one_way && self.tee_back.is_some() {
             let why = "bytes go one way only: there are none on the way back to copy";
             return Err(Failure::new(why, None));
+        }
+        for (address, is_first) in [(&roles.first, true), (&roles.second, false)] {
+            fits(address, &self.how(is_first)).map_err(|error| ends::open_failure(&error))?;
         }
         handover::check(self, roles)
     }

@@ -198,6 +198,8 @@ fn messages_point_at_the_wrong_piece() {
         ("tcp:[::1]80", "80", "a colon and a port"),
         ("tcp:[::g]:80", "[::g]", "no IPv6 address"),
         ("tcp4:[::1]:80", "[::1]", "IPv4 is asked for"),
+        ("tcp6-listen:80,bind=127.0.0.1", "bind=127.0.0.1", "IPv6 is asked for"),
+        ("udp4:h:80,bind=[::1]:9", "bind=[::1]:9", "IPv4 is asked for"),
         ("tcp:300.1.1.1:80", "300.1.1.1", "no IPv4 address"),
         ("tcp:localhost:!", "!", "no port"),
         ("tcp-listen:80,frok", "frok", "did you mean 'fork'?"),

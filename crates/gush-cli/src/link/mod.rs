@@ -67,6 +67,9 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(link) => link,
         Err(why) => return talker.fail(why),
     };
+    if options.check {
+        return link.check().map_or_else(|why| talker.fail(why), |()| ExitCode::SUCCESS);
+    }
     // EPIPE is a failure of one connection.
     gush_process::ignore_sigpipe();
     // So is EFBIG (ulimit -f).
@@ -125,6 +128,8 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
     if options.one_way_back {
         std::mem::swap(&mut copy, &mut copy_back);
     }
+    // A check makes no file.
+    let tee = |path: &Path| tee(if options.check { Path::new("/dev/null") } else { path });
     let settings = Settings {
         one_way: options.one_way || options.one_way_back,
         reversed: options.one_way_back,

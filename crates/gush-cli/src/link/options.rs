@@ -40,6 +40,10 @@ pub struct Options {
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', exclusive = true)]
     pub make_cert: Option<Vec<OsString>>,
 
+    /// Check the addresses, options, certificates and keys, open nothing, and exit with 0 or the
+    /// message of a start
+    #[arg(long)]
+    pub check: bool,
     /// Prefix messages with the name of the command that started this link
     #[arg(long, value_name = "COMMAND", hide = true, default_value = OWN_NAME)]
     pub speak_for: String,

@@ -31,6 +31,30 @@ fn a_second_copy_is_refused_and_none_is_made() {
 }
 
 #[test]
+fn a_check_opens_nothing() {
+    let dir = TempDir::new().unwrap();
+    let check = |args: &[&str]| {
+        gush().args(["link", "--check"]).args(args).current_dir(dir.path()).output().unwrap()
+    };
+    let serves = ["--tee", "copy", "--handover", "h", "unix-listen:s,fork", "file:f,create"];
+    let checked = check(&["-u", "tcp:localhost:1", "pty,link=l"]);
+    assert!(checked.status.success() && checked.stderr.is_empty(), "{checked:?}");
+    let said = refused(dir.path(), &[&["--check"] as &[&str], &serves].concat());
+    assert!(said.contains("the order of a copy (--tee)"), "{said}");
+    let checked = check(&[&["-u"], &serves[..2], &serves[4..]].concat());
+    assert!(checked.status.success() && checked.stderr.is_empty(), "{checked:?}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    // Each client would need it: the start says so before the first one comes.
+    for args in [&["--check"] as &[&str], &[]] {
+        let serves = ["unix-listen:s,fork", "exec:true,run-as=no-such-user"];
+        let said = refused(dir.path(), &[args, &serves].concat());
+        assert!(said.contains("there is no user of this name"), "{said}");
+    }
+    let said = refused(dir.path(), &["--check", "-u", "file:f,wronly", "null:"]);
+    assert!(said.contains("it can only be written, and its bytes are wanted"), "{said}");
+}
+
+#[test]
 fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
     let dir = TempDir::new().unwrap();
     assert_eq!(

@@ -430,14 +430,14 @@ fn port(text: &str, piece: &Range<usize>) -> Result<String, Fault> {
 }
 
 /// `HOST`, `HOST:PORT` or `:PORT`.
-pub(super) fn bind(text: &str) -> Result<Bind, Fault> {
+pub(super) fn bind(text: &str, family: Option<Family>) -> Result<Bind, Fault> {
     let all = 0..text.len();
     if text.starts_with('[') && text.ends_with(']') || !text.contains(':') {
-        return Ok(Bind { host: Some(host(text, &all, None)?), port: None });
+        return Ok(Bind { host: Some(host(text, &all, family)?), port: None });
     }
     let (host_part, port_part) = host_and_port(text, &all)?;
     let host = match host_part {
-        Some(piece) if !piece.is_empty() => Some(host(text, &piece, None)?),
+        Some(piece) if !piece.is_empty() => Some(host(text, &piece, family)?),
         _ => None,
     };
     Ok(Bind { host, port: Some(port(text, &port_part)?) })
@@ -455,6 +455,6 @@ impl Bind {
     /// assert_eq!((bind.host.as_deref(), bind.port.as_deref()), (Some("::1"), Some("99")));
     /// ```
     pub fn read(text: &str) -> Result<Self, String> {
-        bind(text).map_err(|fault| fault.message)
+        bind(text, None).map_err(|fault| fault.message)
     }
 }

@@ -212,7 +212,7 @@ fn check_namespace(address: &Address, places: &Places) -> Result<(), Fault> {
     let Some((_, place)) = places.iter().find(|(option, _)| *option == Opt::NetNs) else {
         return Ok(());
     };
-    let local = address.options.bind().and_then(|text| bind(text).ok()?.host);
+    let local = address.options.bind().and_then(|text| bind(text, None).ok()?.host);
     let names = |host: &str| host.parse::<IpAddr>().is_err();
     match address.target.host().into_iter().chain(local.as_deref()).any(names) {
         true => {
@@ -425,6 +425,12 @@ fn check(kind: Kind, options: &Options, places: &Places) -> Result<(), Fault> {
         let place = named.map_or(0..0, |(_, place)| place.clone());
         return fault(place, format!("{} and {} contradict each other", one.name(), other.name()));
     }
+    #[cfg(feature = "tls")]
+    if options.text(Opt::MinVersion) > options.text(Opt::MaxVersion).or(Some("1.3")) {
+        let named = places.iter().find(|(option, _)| *option == Opt::MinVersion);
+        let place = named.map_or(0..0, |(_, place)| place.clone());
+        return fault(place, "min-version is above max-version");
+    }
     Ok(())
 }
 
@@ -441,7 +447,8 @@ fn settle_bind(address: &mut Address, places: &Places) -> Result<(), Fault> {
     if address.kind().row().is_unix {
         return Ok(());
     }
-    let bind = bind(&text).or_else(|why| fault(place.clone(), format!("bind: {}", why.message)))?;
+    let bind = bind(&text, address.target.family())
+        .or_else(|why| fault(place.clone(), format!("bind: {}", why.message)))?;
     let Some(local) = address.target.local_mut() else { return Ok(()) };
     if local.host.is_some() || bind.port.is_some() {
         return fault(place, "bind takes a HOST here, and only where the address has none");

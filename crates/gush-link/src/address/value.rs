@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use gush_text::{seconds, size_bytes};
 use ipnet::{IpNet, Ipv4Net};
+#[cfg(feature = "tls")]
+use rustls::pki_types::DnsName;
 
 use super::scan::quoted;
 use super::terminal::Setting;
@@ -44,6 +46,9 @@ pub enum Takes {
     Group,
     /// A name of a host.
     Name,
+    /// A name of a host that a server may have in SNI.
+    #[cfg(feature = "tls")]
+    ServerName,
     /// Names of protocols, joined by `+`.
     Protocols,
     /// A version of TLS.
@@ -76,6 +81,8 @@ impl Takes {
             Self::User => "USER",
             Self::Group => "GROUP",
             Self::Name => "NAME",
+            #[cfg(feature = "tls")]
+            Self::ServerName => "NAME",
             Self::Protocols => "NAME+NAME...",
             Self::TlsVersion => "1.2|1.3",
             Self::SocketOption => "LEVEL:NAME:VALUE",
@@ -219,6 +226,10 @@ impl Value {
                 .map(Self::Ranges)
                 .ok_or("takes networks, such as 10.0.0.0/8, 127.0.0.1 or [::1]/128, joined by +"),
             Takes::Text | Takes::Name if text.is_empty() => Err("takes a host"),
+            #[cfg(feature = "tls")]
+            Takes::ServerName if DnsName::try_from_str(text).is_err() => {
+                Err("takes a name of a host, which an address is not")
+            }
             Takes::User | Takes::Group if text.is_empty() => Err("takes a name or a number"),
             Takes::Protocols if !text.split('+').all(|name| (1..=255).contains(&name.len())) => {
                 Err("takes names of protocols, such as h2+http/1.1")
@@ -243,6 +254,8 @@ impl Value {
             | Takes::Name
             | Takes::Protocols
             | Takes::Path => Ok(Self::Text(text.to_owned())),
+            #[cfg(feature = "tls")]
+            Takes::ServerName => Ok(Self::Text(text.to_owned())),
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::address::argument::{Argument, Part};
 use crate::address::error::Fault;
 use crate::address::options::SHAPES;
 use crate::address::{
-    Address, Command, Inherited, Local, Nothing, Opt, Options, Remote, Standard, Through, UnixName,
-    Vsock,
+    Address, Command, Family, Inherited, Local, Nothing, Opt, Options, Remote, Standard, Through,
+    UnixName, Vsock,
 };
 use crate::open::proxied::{self, Protocol};
 use crate::open::{
@@ -173,6 +173,25 @@ impl Target {
             Self::Tls(remote) => Some(&remote.host),
             #[cfg(feature = "tls")]
             Self::TlsListen(local) => local.host.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The only version of IP of a socket, if there is one.
+    pub(crate) fn family(&self) -> Option<Family> {
+        match self {
+            Self::Tcp(remote)
+            | Self::Udp(remote)
+            | Self::UdpSendto(remote)
+            | Self::UdpDatagram(remote) => remote.family,
+            #[cfg(feature = "tls")]
+            Self::Tls(remote) => remote.family,
+            Self::TcpListen(local)
+            | Self::UdpListen(local)
+            | Self::UdpRecvfrom(local)
+            | Self::UdpRecv(local) => local.family,
+            #[cfg(feature = "tls")]
+            Self::TlsListen(local) => local.family,
             _ => None,
         }
     }

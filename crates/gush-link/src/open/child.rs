@@ -53,11 +53,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     let joins_errors = options.flag(Opt::Stderr).unwrap_or(pty);
     let error = if joins_errors { error } else { Stdio::inherit() };
     command.stderr(error);
-    let numbers = [options.count(Opt::InputNumber), options.count(Opt::OutputNumber)];
-    if numbers[1].is_some() && output.is_none() || numbers[0].is_some() && input.is_none() {
-        let why = "fdin or fdout names a descriptor for bytes that go the other way";
-        return Err(OpenError::said("start", why));
-    }
+    let numbers = numbers(options, how)?;
     match (input, numbers[0].unwrap_or(0)) {
         (Some(input), 0) => drop(command.stdin(input)),
         (Some(input), number) => given(&mut command, &input, number)?,
@@ -127,6 +123,16 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         end.keeper.without_eof = copy.map_err(plumbing)?;
     }
     Ok(end)
+}
+
+/// The descriptors of the program, where they are not the usual ones.
+pub(super) fn numbers(options: &Options, how: &How) -> Result<[Option<u32>; 2], OpenError> {
+    let numbers = [options.count(Opt::InputNumber), options.count(Opt::OutputNumber)];
+    if numbers[0].is_some() && !how.writes() || numbers[1].is_some() && !how.reads() {
+        let why = "fdin or fdout names a descriptor for bytes that go the other way";
+        return Err(OpenError::said("start", why));
+    }
+    Ok(numbers)
 }
 
 fn given(command: &mut Command, fd: &OwnedFd, number: u32) -> Result<(), OpenError> {

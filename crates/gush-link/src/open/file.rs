@@ -182,7 +182,7 @@ async fn open(
         );
     }
     let permissions = Permissions::of_file(options)?;
-    let mut flags = with_options(flags, options, how)?;
+    let mut flags = flags | self::flags(options, how)?;
     if kind.is_some() && is_read_only(flags) && !flags.contains(OFlags::EXCL) {
         // The kernel refuses it for another user's file in /tmp (proc_sys_fs(5), protected_regular).
         flags -= OFlags::CREATE;
@@ -205,10 +205,11 @@ async fn open(
     end(fd, &path.to_string_lossy(), options, how)
 }
 
-/// The flags of open(2), with those that the options of the address set.
-fn with_options(flags: OFlags, options: &Options, how: &How) -> Result<OFlags, OpenError> {
-    let mut flags =
-        flags | access(options, how) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+/// The flags of open(2) that the options of the address set.
+pub(super) fn flags(options: &Options, how: &How) -> Result<OFlags, OpenError> {
+    let access = access(options, how);
+    how.fits(access != OFlags::WRONLY, access != OFlags::RDONLY)?;
+    let mut flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     for (option, flag) in [
         (Opt::Append, OFlags::APPEND),
         (Opt::Create, OFlags::CREATE),
@@ -219,6 +220,7 @@ fn with_options(flags: OFlags, options: &Options, how: &How) -> Result<OFlags, O
         (Opt::Sync, OFlags::SYNC),
         (Opt::DataSync, OFlags::DSYNC),
     ] {
+        // O_SYNC contains O_DSYNC.
         flags.set(flag, flags.contains(flag) || options.is_on(option));
     }
     if !is_read_only(flags) {

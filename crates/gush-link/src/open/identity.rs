@@ -66,7 +66,7 @@ pub(super) fn set(command: &mut Command, options: &Options) -> Result<(), OpenEr
 }
 
 /// The numbers of what the options name, and the user of `run-as=`.
-fn named(options: &Options) -> Result<(Identity, Option<User>), OpenError> {
+pub(super) fn named(options: &Options) -> Result<(Identity, Option<User>), OpenError> {
     let mut identity = Identity {
         root: options
             .path(Opt::Chroot)

@@ -11,22 +11,27 @@ use crate::address::{Inherited, Options, Standard};
 /// The first descriptor that a service manager hands over (sd_listen_fds(3)).
 const FIRST: i32 = 3;
 
-pub(crate) fn stdio(which: Standard, options: &Options, how: &How) -> Result<End, OpenError> {
+/// Is standard input read, and is standard output written?
+pub(super) fn directions(which: Standard, how: &How) -> Result<(bool, bool), OpenError> {
     let reads = how.reads() && which != Standard::Output;
     let writes = how.writes() && which != Standard::Input;
+    if reads || writes {
+        return Ok((reads, writes));
+    }
+    let why = match how.reads() {
+        true => "standard output cannot be read",
+        false => "standard input cannot be written",
+    };
+    Err(OpenError::said("open", why))
+}
+
+pub(crate) fn stdio(which: Standard, options: &Options, how: &How) -> Result<End, OpenError> {
+    let (reads, writes) = directions(which, how)?;
     let conduit = match (reads, writes) {
         // O_NONBLOCK would be set for all processes that share the terminal.
         (true, true) => Conduit::inherited_two(standard(0)?, standard(1)?),
         (true, false) => Conduit::inherited(standard(0)?).map(Conduit::read_only),
-        (false, true) => Conduit::inherited(standard(1)?).map(Conduit::write_only),
-        (false, false) => {
-            let why = if how.reads() {
-                "standard output cannot be read"
-            } else {
-                "standard input cannot be written"
-            };
-            return Err(OpenError::said("open", why));
-        }
+        (false, _) => Conduit::inherited(standard(1)?).map(Conduit::write_only),
     };
     let conduit = conduit.map_err(|error| OpenError::new("open", error))?;
     let mut end = End::new(conduit, Peer::Other("-".into()));

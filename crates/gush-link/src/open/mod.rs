@@ -43,6 +43,7 @@ mod multicast;
 mod netns;
 mod peer;
 mod permissions;
+mod prepare;
 pub(crate) mod proxied;
 pub(crate) mod pty;
 mod publish;
@@ -72,6 +73,7 @@ pub(crate) use keeper::Made;
 pub(crate) use listen::{keep_name, private_listener};
 pub use listener::Listener;
 pub use peer::Peer;
+pub(crate) use prepare::{fits, prepare};
 pub(crate) use publish::connect_packets;
 pub(crate) use throttle::{Suppressed, Throttle};
 
@@ -207,16 +209,18 @@ impl How {
         self.unread || self.unwritten
     }
 
+    /// Refuses what cannot be used in the one direction that is wanted.
+    fn fits(&self, reads: bool, writes: bool) -> Result<(), OpenError> {
+        let why = match (self.unwritten && !reads, self.unread && !writes) {
+            (true, _) => "it can only be written, and its bytes are wanted",
+            (_, true) => "it can only be read, and bytes shall go there",
+            _ => return Ok(()),
+        };
+        Err(OpenError::said("open", why))
+    }
+
     fn narrowed(&self, conduit: Conduit) -> Result<Conduit, OpenError> {
-        if self.unwritten && !conduit.reads() {
-            return Err(OpenError::said(
-                "open",
-                "it can only be written, and its bytes are wanted",
-            ));
-        }
-        if self.unread && !conduit.writes() {
-            return Err(OpenError::said("open", "it can only be read, and bytes shall go there"));
-        }
+        self.fits(conduit.reads(), conduit.writes())?;
         Ok(if self.unwritten {
             conduit.read_only()
         } else if self.unread {

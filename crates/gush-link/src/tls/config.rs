@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
@@ -18,7 +18,7 @@ use super::error::unusable;
 use super::fresh::Fresh;
 use super::material::{authorities, identity, is_said};
 use super::pinned::public_key;
-use super::verify::{Clients, Verifier, Wanted};
+use super::verify::{Clients, Name, Verifier, Wanted};
 use super::{Role, Tls};
 use crate::address::{Opt, Options, Remote};
 use crate::open::{How, OpenError};
@@ -26,7 +26,7 @@ use crate::open::{How, OpenError};
 const STEP: &str = "set up TLS";
 
 /// The side that connects to `remote`.
-pub(super) fn client(remote: &Remote, options: &Options) -> Result<Tls, OpenError> {
+pub(crate) fn client(remote: &Remote, options: &Options) -> Result<Tls, OpenError> {
     Ok(Tls::new(Role::Client(shared(remote, options)?), options))
 }
 
@@ -61,28 +61,33 @@ fn shared(remote: &Remote, options: &Options) -> Result<Arc<Fresh<Client>>, Open
     Ok(fresh)
 }
 
-/// The files that options name.
+/// The options that name files.
+pub(crate) const FILES: &[Opt] = &[Opt::Certificate, Opt::Key, Opt::CaFile, Opt::CaPath];
+
 fn files(options: &Options) -> impl Iterator<Item = &OsStr> {
-    let named = [Opt::Certificate, Opt::Key, Opt::CaFile, Opt::CaPath];
-    named.into_iter().filter_map(|option| options.path(option).map(OsString::as_os_str))
+    FILES.iter().filter_map(|&option| options.path(option).map(OsString::as_os_str))
 }
 
 fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> {
-    let named = |option| options.text(option).map(server_name).transpose();
-    let checked = match named(Opt::CommonName)? {
-        Some(name) => name,
-        None => server_name(&remote.host)?,
+    let common = options.text(Opt::CommonName);
+    let asked = match (options.text(Opt::Sni), common) {
+        (Some(name), _) => server_name(name)?,
+        // Only a host is asked for, and an address is never sent (RFC 6066, 3).
+        (None, Some(name)) => {
+            server_name(name).unwrap_or(ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
+        }
+        (None, None) => server_name(&remote.host)?,
     };
-    let asked = named(Opt::Sni)?.unwrap_or_else(|| checked.clone());
     let provider = Arc::new(default_provider());
     let wanted = match options.flag(Opt::Verify) {
         Some(false) => Wanted::Any,
         _ => {
             let (roots, pinned) = authorities(options)?;
-            let chain = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-                .build()
-                .map_err(|error| OpenError::said(STEP, error.to_string()))?;
-            Wanted::Named { name: checked, pinned, chain }
+            let name = match common {
+                Some(name) => Name::Common(name.to_owned()),
+                None => Name::Host(server_name(&remote.host)?),
+            };
+            Wanted::Named { name, pinned, roots }
         }
     };
     let algorithms = provider.signature_verification_algorithms;
@@ -103,7 +108,7 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
 }
 
 /// The side that accepts.
-pub(super) fn server(options: &Options, how: &How) -> Result<Tls, OpenError> {
+pub(crate) fn server(options: &Options, how: &How) -> Result<Tls, OpenError> {
     let (with, how) = (options.clone(), how.clone());
     let fresh = Fresh::of(files(options), move || read_server(&with, &how))?;
     Ok(Tls::new(Role::Server(fresh), options))

@@ -7,10 +7,12 @@ use gush_text::with_unit;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
+use super::names::NotFor;
 use crate::open::OpenError;
 
 const STEP: &str = "TLS handshake";
 const DOUBT: &str = "does it speak TLS?";
+const EXPECTED_NAME: &str = "commonname=NAME says which name it must have";
 
 pub(super) fn late(limit: Duration) -> OpenError {
     OpenError::said(STEP, format!("the peer did not finish it within {}", with_unit(limit)))
@@ -81,6 +83,7 @@ fn described(error: &Error) -> (String, Option<&'static str>) {
         ),
         Error::NoApplicationProtocol => (NO_PROTOCOL.into(), None),
         Error::AlertReceived(alert) => alert_received(*alert),
+        Error::General(why) => (why.clone(), None),
         Error::DecryptError => (
             "a record from the peer was altered on the way".into(),
             Some("something in between changes bytes"),
@@ -156,7 +159,10 @@ fn certificate(whose: &str, why: &CertificateError) -> OpenError {
             };
             let kind = if matches!(expected, ServerName::IpAddress(_)) { "IP" } else { "DNS" };
             said(format!("is not for {kind}:{}: its names are {names}", expected.to_str()))
-                .hinted("commonname=NAME says which name it must have")
+                .hinted(EXPECTED_NAME)
+        }
+        CertificateError::Other(other) if other.0.is::<NotFor>() => {
+            said(other.to_string()).hinted(EXPECTED_NAME)
         }
         CertificateError::ExpiredContext { time, not_after } => {
             let ago = time.as_secs().saturating_sub(not_after.as_secs());

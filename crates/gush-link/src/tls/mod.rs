@@ -8,6 +8,7 @@ mod config;
 mod error;
 mod fresh;
 mod material;
+mod names;
 mod pair;
 mod pinned;
 mod stream;
@@ -22,6 +23,7 @@ use rustls::ServerConfig;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use tracing::debug;
 
+pub(crate) use config::{FILES, client, server};
 use fresh::Fresh;
 pub use pair::{Pair, PairError};
 use stream::Counted;
@@ -38,7 +40,7 @@ const ALERT_LINGER: Duration = Duration::from_millis(500);
 
 /// Connects; the handshake is done later, when the end is used.
 pub(crate) async fn connect(remote: &Remote, options: &Options) -> Result<End, OpenError> {
-    let handshake = config::client(remote, options)?;
+    let handshake = client(remote, options)?;
     let end = connect::tcp(remote, options).await?;
     Ok(end.after(Arc::new(handshake)))
 }
@@ -49,7 +51,7 @@ pub(crate) async fn listen(
     options: &Options,
     how: &How,
 ) -> Result<Listener, OpenError> {
-    let handshake = config::server(options, how)?;
+    let handshake = server(options, how)?;
     let listener = listen::tcp(local, options, how).await?;
     Ok(listener.before(Arc::new(handshake)))
 }

@@ -3,22 +3,37 @@
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{
     WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature_with_raw_key,
 };
 use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
 
+use super::names;
 use super::pinned::{self, Pinned};
 
 /// Which server certificates are accepted.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// Those for `name`, whatever the SNI, that are `pinned` or that `chain` accepts.
-    Named { name: ServerName<'static>, pinned: Pinned, chain: Arc<dyn ServerCertVerifier> },
+    /// Those for `name`, whatever the SNI, that are `pinned` or signed by one of `roots`.
+    Named { name: Name, pinned: Pinned, roots: Arc<RootCertStore> },
     /// Any: for `verify=0`.
     Any,
+}
+
+/// The name that a server's certificate must have.
+#[derive(Debug)]
+pub(super) enum Name {
+    /// By the rules of webpki, or of a pinned certificate.
+    Host(ServerName<'static>),
+    /// As `commonname=` says.
+    Common(String),
 }
 
 /// Accepts a wanted certificate; signatures are always verified.
@@ -34,16 +49,22 @@ impl ServerCertVerifier for Verifier {
         own: &CertificateDer<'_>,
         between: &[CertificateDer<'_>],
         _: &ServerName<'_>,
-        ocsp: &[u8],
+        _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match &self.wanted {
-            Wanted::Named { name, pinned, chain } => match pinned.check(own, Some(name), now) {
-                Some(checked) => checked.map(|()| ServerCertVerified::assertion()),
-                None => chain.verify_server_cert(own, between, name, ocsp, now),
-            },
-            Wanted::Any => Ok(ServerCertVerified::assertion()),
+        if let Wanted::Named { name, pinned, roots } = &self.wanted {
+            let is_pinned = pinned.holds(own, now)?;
+            if !is_pinned {
+                let (own, algorithms) = (ParsedCertificate::try_from(own)?, self.algorithms.all);
+                verify_server_cert_signed_by_trust_anchor(&own, roots, between, now, algorithms)?;
+            }
+            match name {
+                Name::Common(name) => names::check_common(own, name)?,
+                Name::Host(host) if is_pinned => names::check_host(own, host)?,
+                Name::Host(host) => verify_server_name(&ParsedCertificate::try_from(own)?, host)?,
+            }
         }
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -122,12 +143,11 @@ impl ClientCertVerifier for Clients {
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verified = match self.pinned.check(own, None, now) {
-            Some(checked) => checked.map(|()| ClientCertVerified::assertion()),
-            None => self.chain.verify_client_cert(own, between, now),
-        }?;
-        self.name.as_ref().map_or(Ok(()), |name| pinned::is_of_client(own, name))?;
-        Ok(verified)
+        if !self.pinned.holds(own, now)? {
+            self.chain.verify_client_cert(own, between, now)?;
+        }
+        self.name.as_ref().map_or(Ok(()), |name| names::check_common(own, name))?;
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -300,18 +300,32 @@ fn single(
     } else if head.starts_with("unix") {
         options.change_bind(path_name);
     }
-    let head = match head.starts_with("tls") && head.contains("-listen:") {
+    let head = match head.split_once(':') {
         // socat requires a certificate of each client by default.
-        true => {
-            let verify = options.take("verify openssl-verify").unwrap_or_else(|| "1".to_owned());
+        Some((keyword, _)) if keyword.starts_with("tls") && listens(keyword) => {
+            let verify = options.take(VERIFY).unwrap_or_else(|| "1".to_owned());
             // Without a certificate socat looks at no name, and an empty one is any.
-            const NAME: &str = "commonname openssl-commonname cn";
-            if verify == "0" || matches!(options.value(NAME), Some("" | "\"\"" | "''")) {
+            if verify == "0" || options.value(NAME) == Some("") {
                 options.take(NAME);
             }
             format!("{head},verify={verify}")
         }
-        false => head,
+        Some((keyword, _)) if keyword.starts_with("tls") => {
+            // By the rules of commonname= HOST is compared as well.
+            match options.value(NAME) {
+                Some("") => {
+                    report.missing(text, "gush link expects a name in every certificate");
+                    return None;
+                }
+                None if options.value(VERIFY) != Some("0") => {
+                    let host = lexer::split(argument.unwrap_or_default(), ":")[0];
+                    options.push(&format!("commonname={host}"));
+                }
+                _ => {}
+            }
+            head
+        }
+        _ => head,
     };
     settled(&head, options, text, is_shared, report)
 }
@@ -408,6 +422,10 @@ fn keyword(head: &str) -> (&str, Option<&str>) {
         _ => (word, argument),
     }
 }
+
+/// Options of TLS.
+const VERIFY: &str = "verify openssl-verify";
+const NAME: &str = "commonname openssl-commonname cn";
 
 /// Is the port of this keyword local, not a peer's?
 fn listens(keyword: &str) -> bool {

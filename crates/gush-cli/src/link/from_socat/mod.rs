@@ -4,6 +4,8 @@
 //! Three tables hold the differences: switches, kinds of addresses, options of addresses. Anything
 //! else is copied, and then parsed, so that no address is printed that `gush link` would refuse.
 
+#[cfg(test)]
+mod accepted;
 mod addresses;
 mod lexer;
 mod options;
@@ -208,9 +210,6 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         Some(Direction::Back) => (&second, &first),
         _ => (&first, &second),
     };
-    if is_one_way && any_part(source, |part| part.options().is_on(Opt::Truncate)) {
-        report.missing(source, "trunc would empty a file that is only read");
-    }
     let message_bytes = parsed.message_bytes;
     let settings = Settings { one_way: is_one_way, message_bytes, ..Settings::default() };
     if let (Ok(source), Ok(target)) = (source.parse(), target.parse())
@@ -432,7 +431,10 @@ mod tests {
                 "TCP:h:1,fork,interval=5,max-children=3 EXEC:a",
                 "gush link tcp:h:1,fork,max-children=3,interval=5 exec:a",
             ),
-            ("- OPENSSL:h:1,fork,forever", "gush link - tls:h:1,fork,retry=forever"),
+            ("- OPENSSL:h:1,fork,forever", "gush link - tls:h:1,fork,retry=forever,commonname=h"),
+            ("SSL:[::1]:1,cn=x -", "gush link 'tls:[::1]:1,commonname=x' -"),
+            ("SSL:[::1]:1 -", "gush link 'tls:[::1]:1,commonname=[::1]' -"),
+            ("SSL:h:1,verify=0 -", "gush link tls:h:1,verify=0 -"),
             ("FILE:f TCP:h:1,fork", "gush link file:f,shared tcp:h:1,fork"),
             ("-L/run/l TCP-L:1,fork EXEC:a", "gush link tcp4-listen:1,fork,lockfile=/run/l exec:a"),
             ("-W l - TCP-L:1,fork", "gush link - tcp4-listen:1,fork,waitlock=l"),
@@ -559,7 +561,7 @@ mod tests {
             ("0 1", "gush link fd:0 fd:1"),
             (
                 "OPENSSL:h:443,pf=ip4,cafile=/ca,openssl-min-proto-version=TLS1.3,snihost=x -",
-                "gush link tls4:h:443,cafile=/ca,sni=x,min-version=1.3 -",
+                "gush link tls4:h:443,cafile=/ca,commonname=h,sni=x,min-version=1.3 -",
             ),
             (
                 "OPENSSL-LISTEN:443,fork,cert=/c,verify=0 -",
@@ -652,6 +654,8 @@ mod tests {
             ("UNIX-CONNECT:s,socktype=2 -", "Unix sockets of packets"),
             ("UNIX:s,type=5,shut-null -", "shut-null"),
             ("SSL-L:443 -", "cert"),
+            ("SSL:h:1,cn= -", "a name in every certificate"),
+            ("SSL:h:1,snihost=10.0.0.1 -", "which an address is not"),
             ("TCP-L:1,hosts-allow=/etc/hosts.allow -", "range= says"),
             ("-u CREATE:f,fs-noatime -", "chattr(1)"),
             ("TCP:h:1,netns=x -", "ip netns exec"),

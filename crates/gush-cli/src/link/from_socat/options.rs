@@ -239,6 +239,25 @@ pub fn is_known(name: &str) -> bool {
     joined.iter().any(|names| is_in(names, name)) || rows.any(|(names, _)| is_in(names, name))
 }
 
+/// Every name of the tables that is no start of others, and ours for it.
+#[cfg(test)]
+pub fn every_name() -> Vec<(&'static str, &'static str)> {
+    let same = |&(names, _): &(&'static str, &'static str)| (names, "");
+    let renamed = RENAMED.iter().copied();
+    let said = VALUES.iter().map(|&(names, _, ours)| (names, ours));
+    let by_numbers = SOCKET_OPTIONS.iter().map(|&(names, ..)| (names, "setsockopt"));
+    let others =
+        [FAMILY, SOURCE_PORT, "proxyport socksport", FILE_ATTRIBUTES].map(|names| (names, ""));
+    let rows = renamed.chain(said).chain(by_numbers).chain(others);
+    rows.chain(NEEDLESS.iter().chain(INSTEAD).map(same))
+        .flat_map(|(names, ours)| {
+            let ours = ours.split('=').next().unwrap_or_default();
+            names.split(' ').map(move |name| (name.trim_end_matches('*'), ours))
+        })
+        .filter(|(name, _)| !name.is_empty())
+        .collect()
+}
+
 /// Kinds that make a new pseudo-terminal: the first always, the others with `pty`.
 const MAKERS: [&str; 3] = ["pty", "exec", "shell"];
 

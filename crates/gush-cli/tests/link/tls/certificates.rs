@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
 
 use super::{linked, read_all, says_x};
+use crate::common::gush;
 use crate::common::link::{Running, ask};
 use crate::common::tls::Pki;
 
@@ -31,7 +32,11 @@ fn a_server_that_cannot_be_verified_is_reported_as_that() {
         ("old", pki.trust(), "the server's certificate has expired, "),
         ("future", pki.trust(), "the server's certificate is valid only in "),
         ("server", stranger.trust(), "is signed by no authority that is trusted"),
-        ("server", format!("{},commonname=example.org", pki.trust()), "is not for DNS:example.org"),
+        (
+            "server",
+            format!("{},commonname=example.org", pki.trust()),
+            "is not for example.org: its names are DNS:localhost, IP:127.0.0.1",
+        ),
         (
             "server",
             format!("cafile={}", pki.path("server.key").display()),
@@ -42,7 +47,7 @@ fn a_server_that_cannot_be_verified_is_reported_as_that() {
             format!("cafile={}", pki.path("none").display()),
             "No such file or directory (the file must be there and readable",
         ),
-        ("server", "commonname=no_name..x".to_owned(), "no certificate can have the name"),
+        ("server", "sni=127.0.0.1".to_owned(), "sni takes a name of a host"),
     ];
     for (file, options, why) in cases {
         let listening = Running::start(&[&pki.listen(file, ",fork"), "exec:cat"]);
@@ -107,7 +112,7 @@ fn a_self_signed_certificate_is_trusted_where_it_is_named_itself() {
         for (more, why) in [
             (format!("cafile={file}"), None),
             (format!("cafile={file},max-version=1.2"), None),
-            (format!("cafile={file},commonname=a.b"), Some("its names are DNS:localhost")),
+            (format!("cafile={file},commonname=a.b"), Some(": its names are ")),
             (pki.trust(), Some("the server's certificate is ")),
         ] {
             let (done, _, said) = linked("null:", &format!("{client},{more}"));
@@ -203,9 +208,14 @@ fn a_listener_without_a_sound_pair_says_so() {
     ];
     for (options, why) in cases {
         let address = format!("tls-listen:127.0.0.1:0,{options}");
-        let (done, _, said) = linked(address.trim_end_matches(','), "null:");
+        let address = address.trim_end_matches(',');
+        let (done, _, said) = linked(address, "null:");
         assert!(!done && said.contains(why), "{options}: {said}");
+        let checked = gush().args(["link", "--check", address, "null:"]).output().unwrap();
+        assert_eq!((checked.status.code(), checked.stderr), (Some(1), said.into_bytes()));
     }
+    let checked = gush().args(["link", "--check", &pki.listen("server", ""), "null:"]).output();
+    assert!(checked.unwrap().status.success());
 }
 
 #[test]
@@ -256,10 +266,34 @@ fn clients_need_the_name_that_commonname_says() {
         assert_eq!(done, is_accepted, "{client}: {said}");
     }
     listening.says(
-        "the client's certificate is not for DNS:client.example: its names are DNS:other.example",
+        "the client's certificate is not for client.example: its names are DNS:other.example, CN:",
     );
     let (done, _, said) = linked(&pki.listen("server", ",commonname=client.example"), "null:");
     assert!(!done && said.contains("without verify= no client shows a certificate"), "{said}");
+}
+
+#[test]
+fn commonname_of_a_client_counts_in_the_place_of_host() {
+    let pki = Pki::new();
+    pki.pair("common", &["other.example", "*.example.org"], |of| {
+        of.distinguished_name = DistinguishedName::new();
+        of.distinguished_name.push(DnType::CommonName, "localhost");
+    });
+    let listening = Running::start(&[&pki.listen("common", ",fork"), "exec:cat"]);
+    for (options, is_accepted) in [
+        // A common name next to alternative names does not make a certificate HOST's.
+        ("", false),
+        (",commonname=localhost", true),
+        (",commonname=Localhost", false),
+        (",commonname=example.org", true),
+        (",commonname=a.example.org", true),
+        (",commonname=a.Example.org", false),
+        (",commonname=the client", false),
+    ] {
+        let client = pki.connect(&listening.place(), options);
+        let (done, _, said) = linked(if is_accepted { "null:" } else { "-" }, &client);
+        assert_eq!(done, is_accepted, "{options}: {said}");
+    }
 }
 
 #[test]

@@ -69,13 +69,13 @@ pub(crate) async fn open(
     }
 }
 
-struct Credentials {
+pub(super) struct Credentials {
     name: String,
     password: String,
 }
 
 /// Reads `credentials=` from a file: every user can see the arguments of a process.
-fn credentials(options: &Options) -> Result<Option<Credentials>, OpenError> {
+pub(super) fn credentials(options: &Options) -> Result<Option<Credentials>, OpenError> {
     let Some(path) = options.path(Opt::Credentials) else { return Ok(None) };
     let step = || format!("read {}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| OpenError::new(step(), error))?;

@@ -1,0 +1,83 @@
+//! The first steps of a start, which open nothing: addresses that contradict themselves or the
+//! direction are refused, and files with keys and certificates are read.
+
+use std::path::Path;
+
+use super::error::OpenError;
+use super::permissions::Permissions;
+use super::{How, child, file, identity, inherit, netns, proxied};
+use crate::address::{Address, Opt, Options, Target};
+#[cfg(feature = "tls")]
+use crate::tls;
+
+type Step = fn(&Target, &Options, &How) -> Result<(), OpenError>;
+
+/// Refuses what no file and no peer could make right.
+pub(crate) fn fits(address: &Address, how: &How) -> Result<(), OpenError> {
+    each(address, how, |target, options, how| match target {
+        Target::Stdio(which) => inherit::directions(*which, how).map(drop),
+        Target::Path(_) | Target::File(_) | Target::Pipe(Some(_)) => {
+            file::flags(options, how).map(drop)
+        }
+        Target::Exec(_) | Target::Shell(_) => child::numbers(options, how).map(drop),
+        _ => how.fits(true, !target.kind().only_receives()),
+    })
+}
+
+/// Reads the files that options name, and looks users and namespaces up.
+pub(crate) fn prepare(address: &Address, how: &How) -> Result<(), OpenError> {
+    each(address, how, |target, options, how| {
+        Permissions::of_file(options)?;
+        identity::named(options)?;
+        if let Some(name) = options.text(Opt::NetNs) {
+            netns::file(name)?;
+        }
+        match target {
+            Target::Socks5(_) | Target::HttpConnect(_)
+                if !is_pipe(options, &[Opt::Credentials]) =>
+            {
+                proxied::credentials(options).map(drop)
+            }
+            #[cfg(feature = "tls")]
+            Target::Tls(remote) => tls::client(remote, options).map(drop),
+            #[cfg(feature = "tls")]
+            Target::TlsListen(_) if !is_pipe(options, tls::FILES) => {
+                tls::server(options, how).map(drop)
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// A step for the address, or for each part that is opened. Of `A|B` one part is enough.
+fn each(address: &Address, how: &How, step: Step) -> Result<(), OpenError> {
+    match address.target() {
+        Target::Joined(parts) => {
+            let [read, written] = &**parts;
+            if how.reads() {
+                each(read, &how.clone().read_only(), step)?;
+            }
+            match how.writes() {
+                true => each(written, &how.clone().write_only(), step),
+                false => Ok(()),
+            }
+        }
+        Target::FirstOf(parts) => {
+            let mut failures = Vec::new();
+            for part in parts {
+                match each(part, how, step) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => failures.push(error),
+                }
+            }
+            Err(OpenError::of_all(failures).at(address))
+        }
+        target => step(target, address.options(), how).map_err(|error| error.at(target)),
+    }
+}
+
+/// Is one of the files a pipe, such as a shell's `<(command)`, which only opening may read?
+fn is_pipe(options: &Options, files: &[Opt]) -> bool {
+    let mut named = files.iter().filter_map(|&file| options.path(file)).map(Path::new);
+    named.any(|path| path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()))
+}
