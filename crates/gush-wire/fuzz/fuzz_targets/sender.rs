@@ -4,18 +4,22 @@
 #![no_main]
 
 use std::fs::{self, File};
-use std::io::Seek;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::LazyLock;
+use std::thread;
 
 use gush_tree::{CopyOptions, Done, Error, Events};
-use gush_wire::Request;
-use gush_wire::frame::Output;
-use gush_wire::record::{Hello, ToSender};
+use gush_wire::frame::{Input, Output};
+use gush_wire::record::{Hello, ToReceiver, ToSender};
+use gush_wire::{Request, Streams};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
 const FILES: usize = 3;
+/// As many fit into a pipe that nobody reads.
+const MOST_ANSWERS: usize = 1000;
 
 static TREE: LazyLock<TempDir> = LazyLock::new(|| {
     let tree = tempfile::tempdir().expect("a temporary directory");
@@ -36,18 +40,38 @@ impl Events for Counted {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
-    let mut stream = tempfile::tempfile().expect("a temporary file");
-    let mut output = Output::new(stream.try_clone().expect("a descriptor"));
-    output.record(&Hello::OURS).expect("a file takes all");
-    let mut left = bytes;
-    while let Ok((record, rest)) = postcard::take_from_bytes::<ToSender>(left) {
-        left = rest;
-        output.record(&record).expect("a file takes all");
+fn pipe() -> (File, File) {
+    let (from, to) = io::pipe().expect("a pipe");
+    (OwnedFd::from(from).into(), OwnedFd::from(to).into())
+}
+
+/// Takes all that the sender has, then gives all answers at once.
+fn answer((from, to): (File, File), answers: &[u8]) -> Result<(), gush_wire::Error> {
+    let (mut input, mut output) = (Input::new(from), Output::new(to));
+    output.record(&Hello::OURS)?;
+    output.flush()?;
+    input.record::<Hello>()?;
+    loop {
+        match input.record()? {
+            ToReceiver::Data { length, .. } => drop(input.data(length as usize, None)?),
+            ToReceiver::Finish { .. } => break,
+            _ => {}
+        }
     }
-    output.flush().expect("a file takes all");
-    stream.rewind().expect("a file can be read again");
-    let records = File::options().write(true).open("/dev/null").expect("/dev/null");
+    let mut left = answers;
+    for _ in 0..MOST_ANSWERS {
+        let Ok((record, rest)) = postcard::take_from_bytes::<ToSender>(left) else { break };
+        output.record(&record)?;
+        left = rest;
+    }
+    output.flush()
+}
+
+fuzz_target!(|answers: &[u8]| {
+    let ((from_sender, to_receiver), (from_receiver, to_sender)) = (pipe(), pipe());
+    // libFuzzer's main leaves SIGPIPE as it is: no pipe may lose its reader.
+    let _readers =
+        [&from_sender, &from_receiver].map(|from| from.try_clone().expect("a descriptor"));
     let request = Request {
         sources: &[TREE.path()],
         target: Path::new("copy"),
@@ -58,7 +82,11 @@ fuzz_target!(|bytes: &[u8]| {
     let mut options = CopyOptions::default();
     options.recursive = true;
     let mut counted = Counted::default();
-    let sent = gush_wire::send(&request, &options, (stream, records), &mut counted, &|| ());
+    let sent = thread::scope(|scope| {
+        scope.spawn(|| answer((from_sender, to_sender), answers));
+        let streams = (from_receiver, to_receiver);
+        gush_wire::send(&request, &options, streams, (&(), Streams::Exactly(2)), &mut counted)
+    });
     if let Ok(true) = sent {
         // The directory, too.
         assert_eq!(counted.done, FILES + 1);
