@@ -145,7 +145,11 @@ impl OpenError {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: ", self.address, self.step)?;
+        // The files of an address are read again later, for whatever client.
+        if !self.address.is_empty() {
+            write!(f, "{}: ", self.address)?;
+        }
+        write!(f, "{}: ", self.step)?;
         match &self.cause {
             Cause::Io(error) => f.write_str(&os_text(error)),
             Cause::Said(why) => f.write_str(why),

@@ -383,6 +383,8 @@ mod tests {
         assert!(suites.ends_with("nothing is spoken by both sides: no cipher suite"), "{suites}");
         let rare = said(PeerIncompatible::NullCompressionRequired.into());
         assert!(rare.ends_with("by both sides: null compression required"), "{rare}");
+        let general = said(Error::General("no luck".to_owned()));
+        assert_eq!(general, "TLS handshake: no luck");
         let with_value = said(PeerIncompatible::ServerRejectedEncryptedClientHello(None).into());
         assert!(with_value.ends_with(": server rejected encrypted client hello"), "{with_value}");
         let bad = said(PeerMisbehaved::TooMuchEarlyDataReceived.into());

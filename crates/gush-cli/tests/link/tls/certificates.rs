@@ -348,7 +348,8 @@ fn renewed_certificates_are_shown_and_trusted_by_a_link_that_goes_on() {
     // Its key is not there yet.
     renew(&pki, "renewed.crt", "server.crt");
     assert_eq!(shown(), before);
-    link.says("the key is not the certificate's; what was read of ");
+    let said = link.says("the key is not the certificate's; what was read of ");
+    assert!(said.contains("warning: use "), "{said}");
     renew(&pki, "renewed.key", "server.key");
     assert_eq!(shown(), certificate("renewed.crt"));
 
