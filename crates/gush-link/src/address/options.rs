@@ -279,7 +279,7 @@ options! {
     #[cfg(feature = "tls")] CaFile "cafile" ["openssl-cafile"] Path, [], "PEM file with the authorities to trust instead of the system's; tls-listen: those that sign accepted clients";
     #[cfg(feature = "tls")] CaPath "capath" ["openssl-capath"] Path, [], "the same, as a directory prepared by openssl rehash";
     #[cfg(feature = "tls")] Verify "verify" ["openssl-verify"] Flag, [], "verify the peer's certificate; on for tls, and for tls-listen with cafile or capath (socat: always), where clients then need one";
-    #[cfg(feature = "tls")] CommonName "commonname" ["openssl-commonname", "cn"] Name, [], "name of the peer's certificate, letter by letter: an alternative name or the first common name; tls: in the place of HOST, whose alternative names alone count";
+    #[cfg(feature = "tls")] CommonName "commonname" ["openssl-commonname", "cn"] Name, [], "name that the peer's certificate must have, letter by letter: an alternative name, or its first common name; tls: instead of HOST, for which only alternative names count";
     #[cfg(feature = "tls")] Sni "sni" ["snihost", "openssl-snihost"] ServerName, [], "server name to ask for (SNI), if not the one that is verified";
     #[cfg(feature = "tls")] NoSni "no-sni" ["nosni", "openssl-no-sni"] Flag, [], "send no server name (SNI)";
     #[cfg(feature = "tls")] Alpn "alpn" [] Protocols, [], "protocols to offer, in order of preference, such as h2+http/1.1";
