@@ -183,6 +183,9 @@ fn unfit(options: &Options, error: rustls::Error) -> OpenError {
             }
             None => OpenError::said(step, format!("the certificate cannot be used: {why}")),
         },
+        // As a key of DSA is, which TLS 1.3 has no more.
+        rustls::Error::General(why) => OpenError::said(step, why)
+            .hinted("gush link --make-cert PREFIX makes a pair for a first try"),
         other => OpenError::said(step, other.to_string()),
     }
 }

@@ -173,11 +173,13 @@ fn a_listener_without_a_sound_pair_says_so() {
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let pki = Pki::new();
     let other = Pki::new();
-    let [crt, key, text, der, locked] =
-        ["server.crt", "server.key", "text", "der", "locked"].map(|name| pki.path(name));
+    const ANOTHER: &str = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
+    let [crt, key, text, der, locked, another] =
+        ["server.crt", "server.key", "text", "der", "locked", "another"].map(|name| pki.path(name));
     fs::write(&text, "no certificate\n").unwrap();
     fs::write(&der, b"\x30\x82\x01\x00").unwrap();
     fs::write(&locked, LOCKED).unwrap();
+    fs::write(&another, ANOTHER).unwrap();
     let pair = |cert: &Path, key: &Path| format!("cert={},key={}", cert.display(), key.display());
     let cases = [
         (String::new(), "a server needs a certificate"),
@@ -204,6 +206,7 @@ fn a_listener_without_a_sound_pair_says_so() {
         ),
         (pair(&der, &key), "is in it (one in DER form is converted by openssl x509 -inform der"),
         (pair(&crt, &der), "is in it (one in DER form is converted by openssl pkey -inform der"),
+        (pair(&crt, &another), "server.crt: failed to parse private key as RSA, ECDSA, or EdDSA ("),
         (pair(&crt, &locked), "(a key with a password must be decrypted first: openssl pkey)"),
     ];
     for (options, why) in cases {
