@@ -40,6 +40,8 @@ use crate::place::Place;
 #[derive(Clone, Debug)]
 pub struct Filter {
     rules: Arc<Rules>,
+    /// As they were given.
+    given: Arc<[(bool, Vec<u8>)]>,
 }
 
 impl Filter {
@@ -66,7 +68,16 @@ impl Filter {
         };
         // In a list of lines the last match decides.
         let patterns = rules.iter().rev().map(parse).collect::<Result<_, String>>()?;
-        Ok(Self { rules: Arc::new(Rules(patterns)) })
+        let given = rules
+            .iter()
+            .map(|(includes, pattern)| (*includes, pattern.as_ref().as_bytes().to_vec()));
+        Ok(Self { rules: Arc::new(Rules(patterns)), given: given.collect() })
+    }
+
+    /// The rules from which another process makes the same filter.
+    #[must_use]
+    pub fn rules(&self) -> &[(bool, Vec<u8>)] {
+        &self.given
     }
 
     /// Reads the lines of a file: `- PATTERN` or `PATTERN` excludes, `+ PATTERN` includes, `#`

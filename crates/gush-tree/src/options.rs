@@ -213,10 +213,11 @@ pub enum Specials {
 }
 
 /// Which existing targets are replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Update {
     /// All.
+    #[default]
     All,
     /// None; a target that stays is no failure.
     None,

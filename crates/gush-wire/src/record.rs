@@ -1,7 +1,7 @@
 //! The records of both directions. A new one, or a new field, is a new [`VERSION`].
 
-use gush_tree::Preserve;
 use gush_tree::remote::Portrait;
+use gush_tree::{Preserve, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of all that the two sides say to each other.
@@ -14,6 +14,8 @@ pub const WINDOW: usize = 4096;
 pub const BASE: u64 = 0;
 /// The most files that the receiver has open at once.
 pub const MOST_OPEN_FILES: usize = 256;
+/// Files of at least this size are kept in part where a copy can be resumed.
+pub const RESUMED_BYTES: u64 = 16 << 20;
 /// The most streams of one session.
 pub const MOST_STREAMS: usize = 32;
 
@@ -40,6 +42,31 @@ pub struct Token {
     pub secret: [u8; 16],
 }
 
+/// The options of the copy that the receiver follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The metadata to set.
+    pub preserve: Preserve,
+    /// Which existing targets are replaced.
+    pub update: Update,
+    /// Remove what the source lacks, but for what `filter` keeps.
+    pub is_mirror: bool,
+    /// What the sender leaves out of a tree: `true` includes, and the first that fits decides.
+    pub filter: Vec<(bool, Vec<u8>)>,
+    /// Keep what has come of large files, should the session end.
+    pub resumes: bool,
+    /// Only answer what would be done.
+    pub is_dry_run: bool,
+}
+
+impl Rules {
+    /// May the receiver need no data of a file? Then it is asked before.
+    #[must_use]
+    pub fn ask(&self) -> bool {
+        self.update != Update::All || self.resumes || self.is_dry_run
+    }
+}
+
 /// What the sender says.
 ///
 /// The first stream carries [`Begin`](Self::Begin), directories, links, special files, and each
@@ -56,8 +83,8 @@ pub enum ToReceiver {
         is_exact: bool,
         /// The target is a directory, or an error.
         is_directory: bool,
-        /// The metadata to set.
-        preserve: Preserve,
+        /// What becomes of what is there.
+        rules: Rules,
     },
     /// Further streams will come: the answer is a [`Token`].
     Invite,
@@ -80,11 +107,46 @@ pub enum ToReceiver {
         id: u64,
         /// The entries that name it as their directory.
         entries: u64,
+        /// The source was listed to its end: what was not named is not there.
+        is_listed: bool,
     },
-    /// One of a directory's entries that were counted could not be read: the sender has said why.
-    Missing {
+    /// One of a directory's entries that were counted could not be read: the sender has said why. It
+    /// has no answer.
+    Unreadable {
+        /// Its number.
+        id: u64,
         /// The directory.
         folder: u64,
+        /// Its name, which a mirror does not remove.
+        name: Vec<u8>,
+        /// Further names may have been expected.
+        has_names: bool,
+    },
+    /// Is this regular file needed? The answer is `Wanted`, `Compare`, or its last.
+    Ask {
+        /// The number by which it is answered.
+        id: u64,
+        /// Its directory.
+        folder: u64,
+        /// Its name.
+        name: Vec<u8>,
+        /// Its size and times; attributes come with the file.
+        portrait: Portrait,
+        /// Further names may follow.
+        has_names: bool,
+    },
+    /// The answer to `Compare`.
+    Compared {
+        /// The number of the question.
+        id: u64,
+        /// The directory.
+        folder: u64,
+        /// The name.
+        name: Vec<u8>,
+        /// Further names may follow.
+        has_names: bool,
+        /// Both sides have the same bytes. If not, and the copy is real, the file comes instead.
+        is_same: bool,
     },
     /// A regular file. Data follows, then its `End`.
     File {
@@ -98,6 +160,9 @@ pub enum ToReceiver {
         portrait: Portrait,
         /// Further names may follow.
         has_names: bool,
+        /// What shows, besides size and time, that the source is that of an earlier copy. The
+        /// receiver answers with `Lacking` what it still needs of the data.
+        resumes: Option<Vec<u8>>,
     },
     /// Data of a file follows in one frame. What no data covers is a hole.
     Data {
@@ -107,6 +172,8 @@ pub enum ToReceiver {
         offset: u64,
         /// Bytes: one frame.
         length: u32,
+        /// So many bytes before them are a hole.
+        hole_bytes: u64,
     },
     /// All data of the file is sent.
     End {
@@ -145,6 +212,8 @@ pub enum ToReceiver {
         folder: u64,
         /// The name.
         name: Vec<u8>,
+        /// The size and times of the entry.
+        portrait: Portrait,
         /// The number of the earlier entry.
         first: u64,
     },
@@ -153,6 +222,17 @@ pub enum ToReceiver {
         /// The entries of [`BASE`].
         entries: u64,
     },
+}
+
+/// How an entry has ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It was made.
+    Made,
+    /// It was made, and something required was not preserved.
+    Incomplete,
+    /// What was there stays; of a directory, with the attributes of the source.
+    Kept,
 }
 
 /// What the receiver says, on the first stream.
@@ -164,12 +244,38 @@ pub enum ToSender {
     Invitation(Token),
     /// On a further stream: it has joined.
     Joined,
-    /// An entry is made.
+    /// An entry is as it should be.
     Done {
         /// Its number.
         id: u64,
-        /// Everything required was preserved.
-        is_complete: bool,
+        /// How it came to be so.
+        outcome: Outcome,
+    },
+    /// This file is needed, or this further name as a file.
+    Wanted {
+        /// Its number.
+        id: u64,
+    },
+    /// The file is needed if its blake3 hash is another.
+    Compare {
+        /// Its number.
+        id: u64,
+        /// In hexadecimal.
+        digest: String,
+    },
+    /// The data that the receiver lacks of a file, which it has kept in part.
+    Lacking {
+        /// Its number.
+        id: u64,
+        /// Offsets of begin and end, in order.
+        ranges: Vec<(u64, u64)>,
+    },
+    /// In a mirror, something that the source lacks was removed, or could not be.
+    Removed {
+        /// The path, as the user wrote the target.
+        path: Vec<u8>,
+        /// Why it could not be removed.
+        why: Option<String>,
     },
     /// An entry could not be made.
     Failed {

@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use std::thread;
 
 use gush_test as _;
+use gush_tree::CopyOptions;
 use gush_tree::remote::Portrait;
-use gush_tree::{CopyOptions, Preserve};
 use gush_wire::frame::{Input, Output};
-use gush_wire::record::{BASE, Hello, ToReceiver, ToSender, VERSION, WINDOW};
+use gush_wire::record::{BASE, Hello, Outcome, Rules, ToReceiver, ToSender, VERSION, WINDOW};
 use gush_wire::{Error, Request, Streams, Transport};
 
 fn pipe() -> (File, File) {
@@ -26,7 +26,7 @@ fn begin(target: &Path) -> ToReceiver {
         target: target.to_str().unwrap().into(),
         is_exact: false,
         is_directory: true,
-        preserve: Preserve::default(),
+        rules: Rules::default(),
     }
 }
 
@@ -64,12 +64,19 @@ fn receive(dir: &Path, records: &[ToReceiver], then: &[u8]) -> (Result<(), Error
 
 fn file(name: &str, size_bytes: u64) -> ToReceiver {
     let portrait = Portrait { mode: 0o100_644, size_bytes, ..Portrait::default() };
-    ToReceiver::File { id: 1, folder: BASE, name: name.into(), portrait, has_names: false }
+    ToReceiver::File {
+        id: 1,
+        folder: BASE,
+        name: name.into(),
+        portrait,
+        has_names: false,
+        resumes: None,
+    }
 }
 
 fn file_in(folder: u64, id: u64, name: &str) -> ToReceiver {
     let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
-    ToReceiver::File { id, folder, name: name.into(), portrait, has_names: false }
+    ToReceiver::File { id, folder, name: name.into(), portrait, has_names: false, resumes: None }
 }
 
 fn directory(id: u64, name: &str) -> ToReceiver {
@@ -78,11 +85,15 @@ fn directory(id: u64, name: &str) -> ToReceiver {
 }
 
 fn data(offset: u64, length: u32) -> ToReceiver {
-    ToReceiver::Data { id: 1, offset, length }
+    ToReceiver::Data { id: 1, offset, length, hole_bytes: 0 }
 }
 
 fn end(sent_bytes: u64) -> ToReceiver {
     ToReceiver::End { id: 1, sent_bytes, digest: None }
+}
+
+fn leave(id: u64, entries: u64) -> ToReceiver {
+    ToReceiver::Leave { id, entries, is_listed: true }
 }
 
 fn finish(entries: u64) -> ToReceiver {
@@ -95,7 +106,7 @@ fn a_file_arrives() {
     let records = [file("a", 3), data(0, 3), end(3), finish(1)];
     let (ended, answers) = receive(dir.path(), &records, &[]);
     ended.unwrap();
-    assert_eq!(answers, [ToSender::Done { id: 1, is_complete: true }, ToSender::Finished]);
+    assert_eq!(answers, [ToSender::Done { id: 1, outcome: Outcome::Made }, ToSender::Finished]);
     assert_eq!(std::fs::read(dir.path().join("target/a")).unwrap(), b"xxx");
 }
 
@@ -126,7 +137,7 @@ fn no_symbolic_link_of_the_target_is_followed() {
         directory(1, "to-dir"),
         file_in(1, 2, "file"),
         ToReceiver::End { id: 2, sent_bytes: 0, digest: None },
-        ToReceiver::Leave { id: 1, entries: 1 },
+        leave(1, 1),
         file("to-file", 1),
         data(0, 1),
         end(1),
@@ -145,11 +156,18 @@ fn no_symbolic_link_of_the_target_is_followed() {
 #[test]
 fn records_out_of_place_end_the_session_and_leave_no_file() {
     let huge = u64::MAX - 1;
-    let link = |first| ToReceiver::Link { id: 9, folder: BASE, name: "l".into(), first };
+    let link = |first| ToReceiver::Link {
+        id: 9,
+        folder: BASE,
+        name: "l".into(),
+        portrait: Portrait::default(),
+        first,
+    };
     let broken = ToReceiver::Broken { id: 1, sent_bytes: 2 };
-    let leave = |id, entries| ToReceiver::Leave { id, entries };
-    let missing = |folder| ToReceiver::Missing { folder };
-    let cases: [(&str, Vec<ToReceiver>); 20] = [
+    let missing =
+        |folder| ToReceiver::Unreadable { id: 5, folder, name: "u".into(), has_names: false };
+    let cases: [(&str, Vec<ToReceiver>); 21] = [
+        ("a further name of nothing", vec![link(7), finish(1)]),
         ("data beyond the file", vec![file("a", 3), data(1, 3), end(3)]),
         ("an offset that wraps", vec![file("a", huge), data(huge, 8), end(8)]),
         ("a frame too long", vec![file("a", 1 << 60), data(0, u32::MAX), end(1)]),
@@ -177,11 +195,6 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
         assert!(matches!(ended, Err(Error::Protocol(_))), "{what}: {ended:?}");
         assert!(!dir.path().join("target/a").exists(), "{what}");
     }
-    // A number that was never sent is an entry that fails.
-    let dir = tempfile::tempdir().unwrap();
-    let (ended, answers) = receive(dir.path(), &[link(7), finish(1)], &[]);
-    ended.unwrap();
-    assert!(matches!(answers[0], ToSender::Failed { id: 9, .. }));
 }
 
 #[test]
@@ -276,7 +289,7 @@ fn answers_about_entries_that_were_not_sent_end_the_session() {
     let ((input, to), (_from, output)) = (pipe(), pipe());
     let mut receiver = Output::new(to);
     receiver.record(&Hello::OURS).unwrap();
-    receiver.record(&ToSender::Done { id: 1 << 60, is_complete: true }).unwrap();
+    receiver.record(&ToSender::Done { id: 1 << 60, outcome: Outcome::Made }).unwrap();
     receiver.flush().unwrap();
     let request = Request {
         sources: &[],
@@ -313,7 +326,7 @@ fn a_tree_that_is_deeper_than_the_window_is_sent() {
                 ToReceiver::Enter { id, .. } => entered.push(id),
                 ToReceiver::Leave { .. } => {
                     let id = entered.pop().unwrap();
-                    output.record(&ToSender::Done { id, is_complete: true }).unwrap();
+                    output.record(&ToSender::Done { id, outcome: Outcome::Made }).unwrap();
                 }
                 ToReceiver::Finish { .. } => break,
                 _ => {}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use gush_test as _;
 use gush_tree::{CopyOptions, Error as TreeError, Events};
 use gush_wire::frame::{Input, Output};
-use gush_wire::record::{Hello, ToReceiver, ToSender};
+use gush_wire::record::{Hello, Rules, ToReceiver, ToSender};
 use gush_wire::{Error, Request, Streams, Transport};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
@@ -29,8 +29,8 @@ fn pipe() -> (File, File) {
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Serves,
-    /// Each piece of it comes late.
-    Lags,
+    /// Each piece of it comes so late.
+    LagsBy(Duration),
     /// It ends after so many bytes.
     EndsAfter(usize),
     /// The other side knows no such session.
@@ -62,8 +62,8 @@ impl Threads {
             let mut left = if let Fate::EndsAfter(bytes) = fate { bytes } else { usize::MAX };
             let mut piece = [0; 12000];
             while let Ok(read @ 1..) = from_sender.read(&mut piece) {
-                if let Fate::Lags = fate {
-                    thread::sleep(Duration::from_millis(1));
+                if let Fate::LagsBy(time) = fate {
+                    thread::sleep(time);
                 }
                 let passes = read.min(left);
                 left -= passes;
@@ -174,13 +174,14 @@ fn look(root: &Path) -> BTreeMap<String, (u64, String)> {
 
 #[test]
 fn everything_arrives_whatever_stream_is_late() {
-    use Fate::{Lags, Serves};
+    use Fate::Serves;
+    const LAGS: Fate = Fate::LagsBy(Duration::from_millis(1));
     let cases: [(Fate, &[Fate]); 5] = [
         (Serves, &[]),
         (Serves, &[Serves]),
-        (Serves, &[Serves, Lags, Serves]),
-        (Lags, &[Serves, Serves]),
-        (Serves, &[Lags, Lags, Lags, Lags, Lags, Lags]),
+        (Serves, &[Serves, LAGS, Serves]),
+        (LAGS, &[Serves, Serves]),
+        (Serves, &[LAGS; 6]),
     ];
     for (first, further) in cases {
         let dir = tempfile::tempdir().unwrap();
@@ -216,8 +217,10 @@ fn a_stream_that_cannot_be_had_is_done_without() {
 
 #[test]
 fn a_stream_that_fails_later_ends_the_session() {
+    // Long enough for the other one to join.
+    let slow = Fate::LagsBy(Duration::from_millis(20));
     for (first, further) in
-        [(Fate::Lags, Fate::EndsAfter(200_000)), (Fate::EndsAfter(200_000), Fate::Serves)]
+        [(slow, Fate::EndsAfter(20_000)), (Fate::EndsAfter(200_000), Fate::Serves)]
     {
         let dir = tempfile::tempdir().unwrap();
         plant(dir.path());
@@ -242,8 +245,8 @@ fn a_stream_with_another_secret_does_not_join() {
     let _: Hello = input.record().unwrap();
     output.record(&Hello::OURS).unwrap();
     let target = dir.path().as_os_str().as_encoded_bytes().to_vec();
-    let preserve = gush_tree::Preserve::default();
-    let begin = ToReceiver::Begin { target, is_exact: false, is_directory: true, preserve };
+    let rules = Rules::default();
+    let begin = ToReceiver::Begin { target, is_exact: false, is_directory: true, rules };
     output.record(&begin).unwrap();
     output.record(&ToReceiver::Invite).unwrap();
     output.flush().unwrap();

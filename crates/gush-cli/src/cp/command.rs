@@ -361,6 +361,10 @@ fn remote() -> Vec<Arg> {
              refused",
         ),
         value("remote-gush", "PATH", "The gush of the other machine [default: gush]"),
+        flag(
+            "numeric-ids",
+            "Keep owners by number on HOST [default: by name, where HOST knows the name]",
+        ),
         value(
             "streams",
             "N",

@@ -34,6 +34,13 @@ const SERVED: &[&str] = &[
     "filter-from",
     "gitignore",
     "on-error",
+    "update",
+    "no-clobber",
+    "checksum",
+    "delete",
+    "resume",
+    "dry-run",
+    "numeric-ids",
     "atomic",
     "verify",
     "limit",
@@ -59,6 +66,7 @@ pub struct Target {
     shell: Vec<String>,
     gush: OsString,
     streams: Streams,
+    numeric_ids: bool,
 }
 
 impl Target {
@@ -72,17 +80,15 @@ impl Target {
             Some(directory) => (Some(directory), operands),
             None => (settings.operands.last(), operands.saturating_sub(1)),
         };
+        let is_given = |id: &&str| words.0.value_source(id) == Some(ValueSource::CommandLine);
         let address = named.and_then(|path| Some((path, Address::of(path.as_os_str())?)));
         let Some((shown, address)) = address.filter(|_| sources > 0) else {
-            return match ["rsh", "remote-gush", "streams"]
-                .into_iter()
-                .find(|name| words.text(name).is_some())
-            {
+            let alone = ["rsh", "remote-gush", "streams", "numeric-ids"].into_iter().find(is_given);
+            return match alone {
                 Some(name) => Err(format!("--{name} requires a target HOST:DEST")),
                 None => Ok(None),
             };
         };
-        let is_given = |id: &&str| words.0.value_source(id) == Some(ValueSource::CommandLine);
         let ids: Vec<&str> = words.0.ids().map(clap::Id::as_str).collect();
         let unserved = ids.into_iter().filter(|id| !SERVED.contains(id)).find(is_given);
         if let Some(name) = unserved {
@@ -93,6 +99,13 @@ impl Target {
         }
         if settings.options.stop_at_error {
             return Err("--on-error=stop is not served in a copy to another machine".into());
+        }
+        if settings.options.mirror && settings.options.gitignore {
+            return Err(
+                "--delete with --gitignore is not served in a copy to another machine, which \
+                        does not read the .gitignore files here (--exclude leaves out by name)"
+                    .into(),
+            );
         }
         let streams = match words.text("streams").map(|text| text.to_string_lossy()) {
             None => Streams::UpTo(MOST_STREAMS),
@@ -115,6 +128,7 @@ impl Target {
                 .ok_or("--rsh is no command line: a quote is not closed, or it is empty")?,
             gush: words.text("remote-gush").map_or_else(|| "gush".into(), OsString::clone),
             streams,
+            numeric_ids: words.has("numeric-ids"),
         }))
     }
 }
@@ -137,9 +151,10 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
     let mut reporter = Reporter::new(as_name, talker, settings);
     let ended = Remote::start(&target.shell, &target.address, OsStr::new(&target.gush)).and_then(
         |(remote, streams)| {
+            let mut options = settings.options.clone();
+            options.preserve.numeric_ids = target.numeric_ids;
             let further: (&dyn Transport, Streams) = (&remote, target.streams);
-            let sent =
-                gush_wire::send(&request, &settings.options, streams, further, &mut reporter);
+            let sent = gush_wire::send(&request, &options, streams, further, &mut reporter);
             if sent.is_err() {
                 remote.end();
             }

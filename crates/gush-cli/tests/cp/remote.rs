@@ -222,10 +222,14 @@ fn what_the_filters_leave_out_is_not_sent() {
 fn an_option_that_a_remote_copy_lacks_is_refused_before_anything_is_sent() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "").unwrap();
-    for option in ["--delete", "--resume", "--dry-run", "-u", "-n", "-b", "-L", "--fsync", "-l"] {
+    for option in ["-b", "-L", "--fsync", "-l", "-i", "--shard=0/2", "--parents"] {
         let said = fails(dir.path(), &["-r", "--rsh", "touch", option, "a", "h:t"]);
         assert!(said.contains("is not served in a copy to another machine"), "{option}: {said}");
     }
+    let said = fails(dir.path(), &["-r", "--delete", "--gitignore", "a", "h:t"]);
+    assert!(said.contains("--delete with --gitignore is not served"), "{said}");
+    let said = fails(dir.path(), &["--numeric-ids", "a", "b"]);
+    assert!(said.contains("--numeric-ids requires a target HOST:DEST"), "{said}");
     let said = fails(dir.path(), &["--rsh", "touch", "a", "b"]);
     assert!(said.contains("--rsh requires a target HOST:DEST"), "{said}");
     let said = fails(dir.path(), &["--rsh", "touch", "a", "-t", "-oProxyCommand=x:t"]);
@@ -317,4 +321,112 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
         assert_eq!(output.status.code(), Some(1), "{shell}: {output:?}");
         assert!(stderr(&output).contains(said), "{shell}: {output:?}");
     }
+}
+
+/// A source, and a target of an earlier state: files that are equal, older, newer, longer, of other
+/// bytes, of another kind, and some that the source lacks.
+const TWO_STATES: &str = "umask 022; mkdir -p s/d/e s/kind s/empty t/s/d/e t/s/only/deep t/s/kind t/s/skip s/skip
+    for f in same older newer longer other d/same d/e/new; do echo $f >s/$f; done
+    touch -d '2020-01-01' s/*; touch -d '2020-01-01' s/d/same
+    for f in same older newer d/same; do cp -p s/$f t/s/$f; done; echo longer still >t/s/longer
+    echo reh_o | cut -c1-5 >t/s/other; touch -d '2020-01-01' t/s/other t/s/longer
+    touch -d '2019-01-01' t/s/older; touch -d '2021-01-01' t/s/newer
+    echo file >s/kind/file; mkdir t/s/kind/file; echo in >t/s/kind/file/in; mkdir s/kind/dir; echo x >s/kind/dir/x
+    echo dir >t/s/kind/dir; ln -s same s/link; ln -s elsewhere t/s/link; ln -s one s/kind/link
+    ln -s one t/s/kind/link; mkfifo s/fifo; echo no fifo >t/s/fifo
+    echo a >s/names; ln s/names s/d/names; echo b >t/s/names; echo b >t/s/d/names; ln s/same s/d/again
+    touch -d '2030-01-01' t/s/names t/s/d/names
+    echo gone >t/s/only/deep/f; echo gone >t/s/d/gone; echo keep >t/s/d/keep.o; echo keep >t/s/skip/k
+    echo no >s/skip/n; echo obj >s/d/e/y.o
+    setfattr -n user.k -v v s/newer; chmod 600 s/same t/s/same; chmod 640 s/older\n";
+
+/// What a tree is; the times of files where they are kept, and none of directories.
+const LOOK: &str = "look() { (cd $1; find . -printf '%P %M %n %U %G %l\n' | sort
+        [ $2 = r ] || find . ! -type d -printf '%P %T@ %s\n' | sort; find . -type f -exec cksum {} + | sort) >$1.look; }\n";
+
+/// Both copies say and do the same, also when they only say what they would do.
+#[test]
+fn a_copy_to_another_machine_decides_as_a_local_one() {
+    let mut differ = Vec::new();
+    for options in [
+        "-a",
+        "-r",
+        "-au",
+        "-an",
+        "-rn",
+        "-a --update=none-fail",
+        "-a --update=changed",
+        "-a --checksum",
+        "-r --checksum",
+        "-a --delete",
+        "-a --delete --update=changed",
+        "-a --delete --checksum --exclude *.o --exclude skip/",
+        "-r --delete --include keep.o --exclude *.o",
+        "-a --update=changed --verify",
+    ] {
+        for dry in ["", "--dry-run"] {
+            let dir = tempfile::tempdir().unwrap();
+            let output = remote(
+                dir.path(),
+                &format!(
+                    "set -f; {TWO_STATES}{LOOK}
+                    cp -a t u; cp -a t v
+                    $G cp -v {options} {dry} s u >u.out 2>u.err; echo $? >>u.out
+                    $C -v {options} {dry} s h:v >v.out 2>v.err; echo $? >>v.out
+                    o='{options}'; look u ${{o:1:1}}; look v ${{o:1:1}}; diff u.look v.look
+                    # A local copy removes a link or special file before it makes the new one.
+                    sed 's,h:v,u,g' v.out | sort >v.said
+                    grep -vE \"^(removed|would remove) 'u/s/(fifo|link|kind/link|d?/?names|same)'\" u.out | sort >u.said
+                    diff u.said v.said; sed \"s,cp: h: ,cp: ,;s,h:v,u,g;s,'v/,'u/,g\" v.err | sort >v.err2
+                    sed \"s, with \\(non-\\)\\?directory 's/.*, with \\1directory,\" u.err | sort >u.err2
+                    diff u.err2 v.err2; [ -s u.look ] && echo looked"
+                ),
+            );
+            if stdout(&output) != "looked\n" {
+                differ.push(format!("{options} {dry}: {}{}", stdout(&output), stderr(&output)));
+            }
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+/// The connection is cut, or the receiver killed, in the middle of a large file and of small ones.
+#[test]
+fn a_copy_that_was_cut_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir -p s/d; head -c 60M /dev/urandom >s/big; for i in $(seq 200); do echo $i >s/d/f$i; done
+        truncate -s 40M s/holes; head -c 5M /dev/urandom | dd of=s/holes bs=1M seek=20 conv=notrunc status=none
+        printf '#!/bin/sh\nshift\nstdbuf -o0 head -c $CUT | \"$@\"\n' >cut
+        printf '#!/bin/sh\nshift\ntee -a sent | \"$@\"\n' >count; chmod +x cut count
+        for CUT in 1000 10000000 20000000 20000000; do
+            export CUT; $G cp -a --resume --streams 1 --rsh ./cut --remote-gush $G s h:t 2>/dev/null && echo whole
+        done
+        $G cp -a --resume --streams 2 --rsh ./count --remote-gush $G s h:t || exit
+        diff -r s t && echo same; ls -A . t | grep gush; stat -c %s sent; rm sent
+        $G cp -aT --resume --rsh ./count --remote-gush $G s h:t; stat -c %s sent; ls -A | grep gush
+        diff -r s t && echo same",
+    );
+    let said = stdout(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let &["same", second, third, "same"] = &lines[..] else { panic!("{output:?}") };
+    let [second, third] = [second, third].map(|text| text.parse::<u64>().unwrap());
+    // 65 MiB of data, of which 48 MB arrived before; ranges of 4 MiB that were cut come again.
+    assert!((17_000_000..42_000_000).contains(&second), "{second}");
+    assert!(third < 100_000, "{third}");
+}
+
+/// Another source of the same size is not mixed with what has come of the old one.
+#[test]
+fn a_source_that_changed_meanwhile_is_sent_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; head -c 30M /dev/urandom >s/big
+        printf '#!/bin/sh\nshift\nstdbuf -o0 head -c 20000000 | \"$@\"\n' >cut; chmod +x cut
+        $G cp -a --resume --rsh ./cut --remote-gush $G s h:t 2>/dev/null && echo whole
+        ls -A t; head -c 30M /dev/urandom >s/big; $C -a --resume s h:t; diff -r s t && ls -A t",
+    );
+    assert_eq!(stdout(&output), ".big.gush-partial\nbig\n", "{output:?}");
 }

@@ -84,7 +84,8 @@ impl Folder {
     }
 
     /// Was the directory made by this copy, or would it be, so that its names are free?
-    pub(super) fn is_new(&self) -> bool {
+    #[must_use]
+    pub fn is_new(&self) -> bool {
         self.is_new
     }
 

@@ -6,9 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gush_text::errno_text;
 use gush_tree::remote::{Draft, Folder, Portrait};
 
-use super::session::{Session, Warnings, out_of_place};
+use super::session::{Ending, Session, Told, out_of_place};
 use crate::error::Error;
 use crate::frame::{Input, MOST_DATA_BYTES};
+use crate::record::ToSender;
+
+/// The most parts of a file that are asked for one by one.
+const MOST_RANGES: usize = 16 << 10;
+
+/// So much of a file that can be resumed reaches the disk at once.
+const SYNCED_BYTES: u64 = 256 << 20;
 
 pub(super) struct Incoming {
     /// `None` if its directory has failed.
@@ -17,6 +24,8 @@ pub(super) struct Incoming {
     pub name: OsString,
     pub has_names: bool,
     pub attribute_bytes: usize,
+    /// What shows that the source is that of an earlier copy.
+    resumes: Option<Vec<u8>>,
     size_bytes: u64,
     work: Mutex<Work>,
 }
@@ -46,6 +55,7 @@ impl Incoming {
         name: OsString,
         portrait: Portrait,
         has_names: bool,
+        resumes: Option<Vec<u8>>,
     ) -> Self {
         let attributes = portrait.attributes.iter();
         Self {
@@ -54,6 +64,7 @@ impl Incoming {
             name,
             has_names,
             attribute_bytes: attributes.map(|(name, value)| name.len() + value.len()).sum(),
+            resumes,
             size_bytes: portrait.size_bytes,
             work: Mutex::new(Work {
                 stage: Stage::Announced(portrait),
@@ -76,7 +87,17 @@ impl Incoming {
             let portrait = std::mem::take(portrait);
             work.stage = match &self.folder {
                 Some(folder) => {
-                    match Draft::begin(folder, &self.name, portrait, &session.options) {
+                    let (name, options) = (&self.name, &session.options);
+                    let begun =
+                        session.make_way(folder, name, &portrait).and_then(|()| {
+                            match &self.resumes {
+                                Some(source) => {
+                                    Draft::resume_or_begin(folder, name, portrait, source, options)
+                                }
+                                None => Draft::begin(folder, name, portrait, options),
+                            }
+                        });
+                    match begun {
                         Ok(draft) => Stage::Begun(Arc::new(draft)),
                         Err(error) => Stage::Failed(error.to_string()),
                     }
@@ -90,18 +111,29 @@ impl Incoming {
         }
     }
 
+    /// Opens what an earlier copy has left of the file, and tells what it lacks.
+    pub fn resume(&self, session: &Session, id: u64) {
+        let lacking = self.begin(session, &mut self.lock()).map(|draft| draft.missing_ranges());
+        let mut ranges: Vec<_> =
+            lacking.unwrap_or_default().into_iter().map(|range| (range.start, range.end)).collect();
+        if let (Some(&(_, end)), true) = (ranges.last(), ranges.len() > MOST_RANGES) {
+            ranges.truncate(MOST_RANGES);
+            ranges[MOST_RANGES - 1].1 = end;
+        }
+        session.replies().send(&ToSender::Lacking { id, ranges });
+    }
+
     /// Moves data of a frame into the file.
     pub fn take_data(
         &self,
         session: &Session,
         input: &mut Input,
         id: u64,
-        offset: u64,
-        length: u32,
+        (offset, length, hole_bytes): (u64, u32, u64),
     ) -> Result<(), Error> {
         let length = length as usize;
         let is_inside = offset.checked_add(length as u64).is_some_and(|end| end <= self.size_bytes);
-        if length == 0 || length > MOST_DATA_BYTES || !is_inside {
+        if length == 0 || length > MOST_DATA_BYTES || !is_inside || hole_bytes > offset {
             return Err(Error::Protocol("data lies outside its file".into()));
         }
         let mut work = self.lock();
@@ -113,14 +145,24 @@ impl Incoming {
         drop(work);
         let into = draft.as_ref().map(|draft| (draft.fd(), offset));
         let written = input.data(length, into)?;
+        if let (Ok(()), Some(draft)) = (&written, &draft) {
+            draft.has_arrived(offset - hole_bytes..offset + length as u64);
+        }
         let mut work = self.lock();
         if let (Err(errno), Some(draft)) = (written, &draft) {
             let shown = draft.shown();
             let name = gush_text::quote::always(&shown);
             work.stage = Stage::Failed(format!("error writing {name}: {}", errno_text(errno)));
         }
-        drop(draft);
+        let before = work.arrived_bytes / SYNCED_BYTES;
         work.arrived_bytes += length as u64;
+        if let (Some(draft), true) = (&draft, work.arrived_bytes / SYNCED_BYTES > before)
+            && self.resumes.is_some()
+            && let Err(error) = draft.sync()
+        {
+            work.stage = Stage::Failed(error.to_string());
+        }
+        drop(draft);
         self.end_if_whole(session, work, id)
     }
 
@@ -171,12 +213,20 @@ impl Incoming {
             Stage::Announced(_) => None,
         };
         let draft = draft.ok_or_else(|| out_of_place("the end of a file in use"))?;
-        let result = draft
-            .set_size()
-            .and_then(|()| verify(&draft, digest))
-            .and_then(|()| draft.finish(&session.options, &mut Warnings(session)));
-        let folder = self.folder.as_ref();
-        session.end_entry(id, self.folder_id, &self.name, folder, result, self.has_names)
+        let Some(folder) = &self.folder else {
+            return session.fail_entry(id, self.folder_id, String::new(), self.has_names);
+        };
+        let ended = match draft.set_size().and_then(|()| verify(&draft, digest)) {
+            Ok(()) => draft
+                .finish(&session.options, &mut Told(session))
+                .map(|is_complete| Ending::Made { is_complete }),
+            Err(error) => {
+                // Nothing goes on with bytes that are wrong.
+                draft.discard();
+                Err(error)
+            }
+        };
+        session.end_entry(id, (self.folder_id, folder), &self.name, ended, self.has_names)
     }
 }
 

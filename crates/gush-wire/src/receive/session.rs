@@ -2,16 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use gush_tree::remote::{Folder, Portrait};
-use gush_tree::{CopyOptions, Events};
+use gush_tree::remote::{Folder, Names, Portrait, Standing};
+use gush_tree::{CopyOptions, Events, Update};
 
 use super::incoming::Incoming;
 use super::join::Host;
 use crate::error::Error;
 use crate::frame::Output;
-use crate::record::{BASE, ToSender, WINDOW};
+use crate::record::{BASE, Outcome, ToSender, WINDOW};
 
 /// Directories above the last ones, and those left before the last ones, are closed, and opened
 /// again where they are needed.
@@ -58,6 +60,17 @@ struct Counted {
     above: u64,
     ended: u64,
     entries: Option<u64>,
+    /// In a mirror, what the source has here.
+    names: Names,
+    /// The source was listed to its end.
+    is_listed: bool,
+}
+
+impl Counted {
+    fn new(folder: Option<Arc<Folder>>, above: u64) -> Self {
+        let names = Names::default();
+        Self { folder, above, ended: 0, entries: None, names, is_listed: false }
+    }
 }
 
 /// An entry that may get further names.
@@ -66,7 +79,19 @@ enum First {
     Awaited(Vec<Link>),
     /// Its directory, its name, and its device and inode.
     Made(Arc<Folder>, OsString, (u64, u64)),
-    Failed,
+    /// It failed, or another file keeps its name.
+    None,
+}
+
+/// How an entry has ended.
+pub(super) enum Ending {
+    Made {
+        is_complete: bool,
+    },
+    /// What was there counts as its copy.
+    Kept,
+    /// What was there stays, and is no copy of it.
+    Skipped,
 }
 
 /// Another name of an entry.
@@ -74,6 +99,7 @@ pub(super) struct Link {
     pub id: u64,
     pub folder: u64,
     pub name: OsString,
+    pub portrait: Portrait,
 }
 
 /// The way back to the sender. A failure to write is kept, because events cannot return it.
@@ -95,10 +121,17 @@ impl Replies {
     }
 }
 
-/// Events of the copy become warnings of the session.
-pub(super) struct Warnings<'a>(pub &'a Session);
+/// Events of the copy, told to the sender.
+pub(super) struct Told<'a>(pub &'a Session);
 
-impl Events for Warnings<'_> {
+impl Events for Told<'_> {
+    fn mirrored(&mut self, target: &Path, result: &Result<(), gush_tree::Error>) {
+        self.0.replies().send(&ToSender::Removed {
+            path: target.as_os_str().as_bytes().to_vec(),
+            why: result.as_ref().err().map(ToString::to_string),
+        });
+    }
+
     fn warns(&mut self, warning: &gush_tree::Error) {
         self.0.replies().send(&ToSender::Warning(warning.to_string()));
     }
@@ -111,7 +144,7 @@ impl Session {
         options: CopyOptions,
         output: Output,
     ) -> Self {
-        let counted = Counted { folder: Some(base), above: BASE, ended: 0, entries: None };
+        let counted = Counted::new(Some(base), BASE);
         Self {
             options,
             as_name,
@@ -132,6 +165,11 @@ impl Session {
             changed: Condvar::new(),
             replies: Mutex::new(Replies { output, failed: Ok(()) }),
         }
+    }
+
+    /// Is the only operand's copy named by the target?
+    pub fn is_named(&self) -> bool {
+        self.as_name.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -269,8 +307,47 @@ impl Session {
     }
 
     /// An entry has come, and will be answered.
-    pub fn arrived(&self) -> Result<(), Error> {
-        Self::arrives(&mut self.lock())
+    pub fn arrived(&self, folder: u64, name: &OsStr) -> Result<(), Error> {
+        let mut state = self.lock();
+        self.names(&mut state, folder, name);
+        Self::arrives(&mut state)
+    }
+
+    /// The source has this name, whatever becomes of it.
+    pub fn named(&self, folder: u64, name: &OsStr) {
+        self.names(&mut self.lock(), folder, name);
+    }
+
+    fn names(&self, state: &mut State, folder: u64, name: &OsStr) {
+        if let Some(counted) = state.folders.get_mut(&folder).filter(|_| self.options.mirror) {
+            counted.names.push(name);
+        }
+    }
+
+    /// A question is answered by another one, or by a wish: the entry will come again.
+    pub fn reply_without_end(&self, reply: &ToSender) {
+        self.lock().unanswered -= 1;
+        self.replies().send(reply);
+    }
+
+    /// Further names of an entry may come before it is made.
+    pub fn expect_names(&self, id: u64) {
+        self.lock().firsts.entry(id).or_insert_with(|| First::Awaited(Vec::new()));
+    }
+
+    /// Nothing comes of an entry: further names of it are files of their own.
+    pub fn give_up_names(&self, id: u64) -> Result<(), Error> {
+        let waiting = self.lock().firsts.insert(id, First::None);
+        self.link_waiting(waiting, id)
+    }
+
+    fn link_waiting(&self, waiting: Option<First>, first: u64) -> Result<(), Error> {
+        if let Some(First::Awaited(links)) = waiting {
+            for link in links {
+                self.make_link(link, first)?;
+            }
+        }
+        Ok(())
     }
 
     /// Enters a directory.
@@ -286,7 +363,9 @@ impl Session {
                 return Err(Error::Protocol("a path is longer than 32 KiB".into()));
             }
             Some(folder) => {
-                let entered = folder.enter(name, portrait, &self.options);
+                let entered = self
+                    .make_way(&folder, name, &portrait)
+                    .and_then(|()| folder.enter(name, portrait, &self.options));
                 Some(entered.map_err(|error| error.to_string()))
             }
             None => None,
@@ -307,7 +386,10 @@ impl Session {
             folder.let_go();
         }
         state.open.push(id);
-        state.folders.insert(id, Counted { folder, above, ended: 0, entries: None });
+        if let Some(counted) = state.folders.get_mut(&above).filter(|_| self.options.mirror) {
+            counted.names.push(name);
+        }
+        state.folders.insert(id, Counted::new(folder, above));
         if failed.is_some() {
             state.unanswered -= 1;
         }
@@ -320,13 +402,13 @@ impl Session {
     }
 
     /// The sender has counted the entries of the directory entered last, or of the base.
-    pub fn leave(&self, id: u64, entries: u64) -> Result<(), Error> {
+    pub fn leave(&self, id: u64, entries: u64, is_listed: bool) -> Result<(), Error> {
         let mut state = self.lock();
         if state.open.pop() != Some(id) {
             return Err(out_of_place("Leave"));
         }
         let Some(counted) = state.folders.get_mut(&id) else { return Err(out_of_place("Leave")) };
-        counted.entries = Some(entries);
+        (counted.entries, counted.is_listed) = (Some(entries), is_listed);
         self.end_folders(state, id)
     }
 
@@ -366,8 +448,16 @@ impl Session {
             }
             drop(state);
             if let Some(folder) = counted.folder {
-                let result = folder.finish(&self.options, &mut Warnings(self));
-                self.answer(id, result);
+                let (names, is_listed) = (counted.names, counted.is_listed);
+                let ended = self.end_folder(&folder, names, is_listed);
+                let is_new = folder.is_new();
+                self.answer(
+                    id,
+                    ended.map(|is_complete| match (is_complete, is_new) {
+                        (true, false) => Ending::Kept,
+                        _ => Ending::Made { is_complete },
+                    }),
+                );
                 self.keeps(folder);
             }
             id = counted.above;
@@ -375,6 +465,36 @@ impl Session {
             if let Some(above) = state.folders.get_mut(&id) {
                 above.ended += 1;
             }
+        }
+    }
+
+    /// Removes from a mirror's directory what the source lacks, and gives it its attributes.
+    fn end_folder(
+        &self,
+        folder: &Folder,
+        names: Names,
+        is_listed: bool,
+    ) -> Result<bool, gush_tree::Error> {
+        let mut events = Told(self);
+        if self.options.mirror && is_listed {
+            // What could not be removed is told there.
+            folder.remove_others(names, &self.options, &|| !self.goes_on(), &mut events)?;
+        }
+        folder.finish(&self.options, &mut events)
+    }
+
+    /// Removes what a mirror has in the place of an entry and is of another kind.
+    pub fn make_way(
+        &self,
+        folder: &Folder,
+        name: &OsStr,
+        portrait: &Portrait,
+    ) -> Result<(), gush_tree::Error> {
+        match self.options.mirror {
+            true => {
+                folder.make_way(name, portrait, &self.options, &|| !self.goes_on(), &mut Told(self))
+            }
+            false => Ok(()),
         }
     }
 
@@ -400,8 +520,9 @@ impl Session {
         if state.attribute_bytes > MOST_ATTRIBUTE_BYTES {
             return Err(Error::Protocol("too many attributes are announced".into()));
         }
+        self.names(&mut state, file.folder_id, &file.name);
         if file.has_names {
-            state.firsts.insert(id, First::Awaited(Vec::new()));
+            state.firsts.entry(id).or_insert_with(|| First::Awaited(Vec::new()));
         }
         if state.files.insert(id, Arc::new(file)).is_some() {
             return Err(out_of_place("a file announced twice"));
@@ -419,10 +540,14 @@ impl Session {
         }
     }
 
-    fn answer(&self, id: u64, result: Result<bool, gush_tree::Error>) {
+    fn answer(&self, id: u64, ended: Result<Ending, gush_tree::Error>) {
         self.lock().unanswered -= 1;
-        self.replies().send(&match result {
-            Ok(is_complete) => ToSender::Done { id, is_complete },
+        self.replies().send(&match ended {
+            Ok(Ending::Made { is_complete: true }) => ToSender::Done { id, outcome: Outcome::Made },
+            Ok(Ending::Made { is_complete: false }) => {
+                ToSender::Done { id, outcome: Outcome::Incomplete }
+            }
+            Ok(Ending::Kept | Ending::Skipped) => ToSender::Done { id, outcome: Outcome::Kept },
             Err(error) => ToSender::Failed { id, why: error.to_string() },
         });
     }
@@ -431,28 +556,21 @@ impl Session {
     pub fn end_entry(
         &self,
         id: u64,
-        folder_id: u64,
+        (folder_id, folder): (u64, &Arc<Folder>),
         name: &OsStr,
-        folder: Option<&Arc<Folder>>,
-        result: Result<bool, gush_tree::Error>,
+        ended: Result<Ending, gush_tree::Error>,
         has_names: bool,
     ) -> Result<(), Error> {
-        let made = match (folder, &result, has_names) {
-            (Some(folder), Ok(_), true) => folder
+        let first = match ended {
+            Ok(Ending::Made { .. } | Ending::Kept) if has_names => folder
                 .identity(name)
                 .map(|identity| First::Made(Arc::clone(folder), name.to_owned(), identity)),
             _ => None,
         };
-        self.answer(id, result);
-        let mut waiting = Vec::new();
-        if has_names
-            && let Some(First::Awaited(links)) =
-                self.lock().firsts.insert(id, made.unwrap_or(First::Failed))
-        {
-            waiting = links;
-        }
-        for link in waiting {
-            self.make_link(link, id)?;
+        self.answer(id, ended);
+        if has_names {
+            let waiting = self.lock().firsts.insert(id, first.unwrap_or(First::None));
+            self.link_waiting(waiting, id)?;
         }
         self.ended(folder_id)
     }
@@ -465,18 +583,10 @@ impl Session {
         why: String,
         has_names: bool,
     ) -> Result<(), Error> {
+        self.lock().unanswered -= 1;
         self.replies().send(&ToSender::Failed { id, why });
-        let mut state = self.lock();
-        state.unanswered -= 1;
-        let waiting = match has_names {
-            true => state.firsts.insert(id, First::Failed),
-            false => None,
-        };
-        drop(state);
-        if let Some(First::Awaited(links)) = waiting {
-            for link in links {
-                self.make_link(link, id)?;
-            }
+        if has_names {
+            self.give_up_names(id)?;
         }
         self.ended(folder)
     }
@@ -484,6 +594,7 @@ impl Session {
     /// Makes another name of an entry, now or when the entry is made.
     pub fn link(&self, link: Link, first: u64) -> Result<(), Error> {
         let mut state = self.lock();
+        self.names(&mut state, link.folder, &link.name);
         Self::arrives(&mut state)?;
         if let Some(First::Awaited(links)) = state.firsts.get_mut(&first) {
             links.push(link);
@@ -494,30 +605,51 @@ impl Session {
     }
 
     fn make_link(&self, link: Link, first: u64) -> Result<(), Error> {
-        let Link { id, folder, name } = link;
+        let Link { id, folder: folder_id, name, portrait } = link;
         let state = self.lock();
         let made = match state.firsts.get(&first) {
             Some(First::Made(above, name, identity)) => {
                 Some((Arc::clone(above), name.clone(), *identity))
             }
-            _ => None,
+            Some(First::None) => None,
+            _ => return Err(out_of_place("a further name")),
         };
-        let into = state.folders.get(&folder).and_then(|counted| counted.folder.clone());
+        let folder = state.folders.get(&folder_id).and_then(|counted| counted.folder.clone());
         drop(state);
-        match (made, into) {
-            (_, None) => self.fail_entry(id, folder, String::new(), false),
-            (Some((above, first_name, identity)), Some(into)) => {
-                let result = into.link(&name, (&above, &first_name, identity)).map(|()| true);
-                self.answer(id, result);
+        let Some(folder) = folder else {
+            return self.fail_entry(id, folder_id, String::new(), false);
+        };
+        let options = &self.options;
+        let standing = match options.update {
+            Update::All => Ok(Standing::Copy),
+            _ => folder.compare(&name, &portrait, options),
+        };
+        let ended = match (standing, made) {
+            (Err(error), _) => Err(error),
+            (Ok(Standing::Skip), _) => Ok(Ending::Skipped),
+            (Ok(Standing::Keep), None) => Ok(Ending::Kept),
+            (Ok(Standing::Keep), Some(_)) if options.dry_run => Ok(Ending::Kept),
+            (Ok(_), _) if options.dry_run => folder
+                .rehearse(&name, &portrait, options)
+                .map(|()| Ending::Made { is_complete: true }),
+            // There is no copy of which it could be a name.
+            (Ok(_), None) => {
+                self.reply_without_end(&ToSender::Wanted { id });
+                return Ok(());
+            }
+            (Ok(standing), Some((above, first_name, identity))) => {
+                let linked = self
+                    .make_way(&folder, &name, &portrait)
+                    .and_then(|()| folder.link(&name, (&above, &first_name, identity)));
                 self.keeps(above);
-                self.ended(folder)
+                // As GNU, one that could have stayed becomes a name of the copy without a word.
+                linked.map(|()| match standing {
+                    Standing::Keep => Ending::Kept,
+                    _ => Ending::Made { is_complete: true },
+                })
             }
-            (None, Some(_)) => {
-                let name = name.to_string_lossy();
-                let why = format!("cannot create hard link '{name}': the first name failed");
-                self.fail_entry(id, folder, why, false)
-            }
-        }
+        };
+        self.end_entry(id, (folder_id, &folder), &name, ended, false)
     }
 }
 

@@ -1,17 +1,18 @@
 //! The records of one stream.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
-use gush_tree::remote::Portrait;
+use gush_tree::Update;
+use gush_tree::remote::{Folder, Portrait, Standing};
 use rustix::fs::FileType;
 
 use super::incoming::Incoming;
-use super::session::{Link, Session, Warnings, out_of_place};
+use super::session::{Ending, Link, Session, Told, out_of_place};
 use crate::error::Error;
 use crate::frame::Input;
-use crate::record::{BASE, ToReceiver};
+use crate::record::{BASE, ToReceiver, ToSender};
 
 impl Session {
     /// Serves the first stream to its last record, and waits for the others.
@@ -25,7 +26,9 @@ impl Session {
                     self.enter(id, folder, &name, portrait)?;
                 }
                 ToReceiver::Leave { id, .. } if id == BASE => return Err(out_of_place("Leave")),
-                ToReceiver::Leave { id, entries } => self.leave(id, entries)?,
+                ToReceiver::Leave { id, entries, is_listed } => {
+                    self.leave(id, entries, is_listed)?;
+                }
                 ToReceiver::Other { id, folder: folder_id, name, portrait, has_names } => {
                     let name = self.name(name, folder_id)?;
                     let is_file = matches!(
@@ -34,21 +37,21 @@ impl Session {
                     );
                     of_kind(&portrait, !is_file)?;
                     let folder = self.folder(folder_id, true)?;
-                    self.arrived()?;
+                    self.arrived(folder_id, &name)?;
                     let Some(folder) = folder else {
                         self.fail_entry(id, folder_id, String::new(), has_names)?;
                         continue;
                     };
-                    let made = folder.make(&name, &portrait, &self.options, &mut Warnings(self));
-                    self.end_entry(id, folder_id, &name, Some(&folder), made, has_names)?;
+                    let made = self.make_other(&folder, &name, &portrait);
+                    self.end_entry(id, (folder_id, &folder), &name, made, has_names)?;
                 }
-                ToReceiver::Link { id, folder, name, first } => {
+                ToReceiver::Link { id, folder, name, portrait, first } => {
                     let name = self.name(name, folder)?;
                     self.folder(folder, true)?;
-                    self.link(Link { id, folder, name }, first)?;
+                    self.link(Link { id, folder, name, portrait }, first)?;
                 }
                 ToReceiver::Finish { entries } => {
-                    self.leave(BASE, entries)?;
+                    self.leave(BASE, entries, false)?;
                     return self.wait_until_complete();
                 }
                 record => self.take(record, input, true)?,
@@ -79,17 +82,27 @@ impl Session {
     /// The records that any stream can carry.
     fn take(&self, record: ToReceiver, input: &mut Input, is_first: bool) -> Result<(), Error> {
         match record {
-            ToReceiver::File { id, folder: folder_id, name, portrait, has_names } => {
+            ToReceiver::File { id, folder: folder_id, name, portrait, has_names, resumes } => {
                 let name = self.name(name, folder_id)?;
                 of_kind(&portrait, portrait.kind() == FileType::RegularFile)?;
                 if has_names && !is_first {
                     return Err(out_of_place("a file with several names"));
                 }
                 let folder = self.folder(folder_id, is_first)?;
-                self.announce(id, Incoming::new(folder, folder_id, name, portrait, has_names))
+                let is_resumed = resumes.is_some();
+                if is_resumed && !(is_first && self.options.resume) {
+                    return Err(out_of_place("a file to be resumed"));
+                }
+                let file = Incoming::new(folder, folder_id, name, portrait, has_names, resumes);
+                self.announce(id, file)?;
+                if is_resumed {
+                    self.file(id, is_first)?.resume(self, id);
+                }
+                Ok(())
             }
-            ToReceiver::Data { id, offset, length } => {
-                self.file(id, is_first)?.take_data(self, input, id, offset, length)
+            ToReceiver::Data { id, offset, length, hole_bytes } => {
+                let place = (offset, length, hole_bytes);
+                self.file(id, is_first)?.take_data(self, input, id, place)
             }
             ToReceiver::End { id, sent_bytes, digest } => {
                 self.file(id, is_first)?.end(self, id, sent_bytes, digest, false)
@@ -97,12 +110,102 @@ impl Session {
             ToReceiver::Broken { id, sent_bytes } => {
                 self.file(id, is_first)?.end(self, id, sent_bytes, None, true)
             }
-            ToReceiver::Missing { folder } => {
+            ToReceiver::Unreadable { id, folder, name, has_names } => {
+                let name = self.name(name, folder)?;
                 self.folder(folder, is_first)?;
+                self.named(folder, &name);
+                if has_names {
+                    self.give_up_names(id)?;
+                }
                 self.ended(folder)
+            }
+            ToReceiver::Ask { id, folder: folder_id, name, portrait, has_names } => {
+                let name = self.name(name, folder_id)?;
+                of_kind(&portrait, portrait.kind() == FileType::RegularFile)?;
+                if has_names {
+                    self.expect_names(id);
+                }
+                let folder = self.folder(folder_id, is_first)?;
+                self.arrived(folder_id, &name)?;
+                match folder {
+                    Some(folder) => {
+                        self.answer_question(id, (folder_id, &folder), &name, &portrait, has_names)
+                    }
+                    None => self.fail_entry(id, folder_id, String::new(), has_names),
+                }
+            }
+            ToReceiver::Compared { id, folder: folder_id, name, has_names, is_same } => {
+                let name = self.name(name, folder_id)?;
+                let Some(folder) = self.folder(folder_id, is_first)? else {
+                    return Err(out_of_place("Compared"));
+                };
+                self.arrived(folder_id, &name)?;
+                let ended = match (is_same, self.options.dry_run) {
+                    (true, _) => Ok(Ending::Kept),
+                    (false, true) => Ok(Ending::Made { is_complete: true }),
+                    (false, false) => return Err(out_of_place("Compared")),
+                };
+                self.end_entry(id, (folder_id, &folder), &name, ended, has_names)
             }
             _ => Err(out_of_place("a record")),
         }
+    }
+
+    /// Makes a symbolic link or special file, where the rules do not keep what is there.
+    fn make_other(
+        &self,
+        folder: &Folder,
+        name: &OsStr,
+        portrait: &Portrait,
+    ) -> Result<Ending, gush_tree::Error> {
+        let options = &self.options;
+        match options.update {
+            Update::All => {}
+            _ => match folder.compare(name, portrait, options)? {
+                Standing::Skip => return Ok(Ending::Skipped),
+                Standing::Keep => return Ok(Ending::Kept),
+                Standing::Copy | Standing::Compare => {}
+            },
+        }
+        self.make_way(folder, name, portrait)?;
+        let is_complete = folder.make(name, portrait, options, &mut Told(self))?;
+        Ok(Ending::Made { is_complete })
+    }
+
+    /// Is a file needed, or what is there compared, or kept?
+    fn answer_question(
+        &self,
+        id: u64,
+        (folder_id, folder): (u64, &Arc<Folder>),
+        name: &OsStr,
+        portrait: &Portrait,
+        has_names: bool,
+    ) -> Result<(), Error> {
+        let options = &self.options;
+        let ended = match folder.compare(name, portrait, options) {
+            Ok(Standing::Copy) if options.dry_run => {
+                let made = self
+                    .make_way(folder, name, portrait)
+                    .and_then(|()| folder.rehearse(name, portrait, options));
+                made.map(|()| Ending::Made { is_complete: true })
+            }
+            Ok(Standing::Copy) => {
+                self.reply_without_end(&ToSender::Wanted { id });
+                return Ok(());
+            }
+            Ok(Standing::Compare) => match folder.digest(name) {
+                Ok(digest) => {
+                    let digest = digest.to_string();
+                    self.reply_without_end(&ToSender::Compare { id, digest });
+                    return Ok(());
+                }
+                Err(error) => Err(error),
+            },
+            Ok(Standing::Keep) => Ok(Ending::Kept),
+            Ok(Standing::Skip) => Ok(Ending::Skipped),
+            Err(error) => Err(error),
+        };
+        self.end_entry(id, (folder_id, folder), name, ended, has_names)
     }
 
     /// The name of an entry, which cannot lead out of its directory.

@@ -1,12 +1,16 @@
 //! The answers of the receiver, read by a thread of their own.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
 use gush_text::without_controls;
 use gush_tree::{Action, Done, TreeCounts};
 
-use super::Session;
+use super::queue::Job;
+use super::{Session, State};
 use crate::error::Error;
 use crate::frame::Input;
-use crate::record::ToSender;
+use crate::record::{Outcome, ToSender};
 
 impl Session<'_> {
     /// Reads the answers until all entries have theirs.
@@ -15,25 +19,37 @@ impl Session<'_> {
             let answer: ToSender = input.record()?;
             let state = &mut *self.lock();
             match answer {
-                ToSender::Done { id, is_complete } => {
-                    let entry = state.take(id)?;
-                    state.is_whole &= is_complete;
-                    let mut done = Done::sent(entry.action, entry.bytes);
-                    done.complete = is_complete;
-                    done.verified = self.options.verify && entry.action == Action::Copied;
-                    if state.events.wants_entries() {
-                        state.events.starts(&entry.source, &entry.target, None);
+                ToSender::Done { id, outcome } => self.entry_done(state, id, outcome)?,
+                ToSender::Wanted { id } => {
+                    let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
+                    if let Some(entry) = state.awaited.get_mut(&id) {
+                        // Another name of a file of which the receiver has none.
+                        entry.action = Action::Copied;
+                        entry.bytes = u64::try_from(found.stat.st_size).ok();
                     }
-                    state.events.entry_ended(&entry.source, &entry.target, &Ok(done));
-                    if state.events.wants_counts() {
-                        let mut counts = TreeCounts::default();
-                        counts.files = u64::from(entry.bytes.is_some());
-                        counts.bytes = entry.bytes.unwrap_or(0);
-                        state.events.counted(&counts, &entry.source);
-                    }
+                    self.queue.answer(Some(Job::Wanted(Box::new(found))));
+                }
+                ToSender::Compare { id, digest } => {
+                    let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
+                    self.queue.answer(Some(Job::Compare(Box::new(found), digest)));
+                }
+                ToSender::Lacking { id, ranges } => {
+                    let file = state.resuming.remove(&id).ok_or_else(|| unasked(id))?;
+                    file.limit_to(&ranges);
+                    self.queue.resume(file);
+                }
+                ToSender::Removed { path, why } => {
+                    let shown = self.at_target(OsString::from_vec(path));
+                    let result = match why {
+                        None => Ok(()),
+                        Some(why) => Err(gush_tree::Error::reported(&shown, self.said(&why))),
+                    };
+                    state.is_whole &= result.is_ok();
+                    state.events.mirrored(&shown, &result);
                 }
                 ToSender::Failed { id, why } => {
                     let entry = state.take(id)?;
+                    self.forget(state, id);
                     state.is_whole = false;
                     if !why.is_empty() {
                         let error = gush_tree::Error::reported(&entry.target, self.said(&why));
@@ -61,4 +77,45 @@ impl Session<'_> {
             self.changed.notify_all();
         }
     }
+
+    /// An entry has ended well.
+    fn entry_done(&self, state: &mut State<'_>, id: u64, outcome: Outcome) -> Result<(), Error> {
+        let entry = state.take(id)?;
+        self.forget(state, id);
+        let is_kept = outcome == Outcome::Kept;
+        let mut done = match is_kept {
+            true if entry.action != Action::Directory => Done::sent(Action::Skipped, None),
+            _ => Done::sent(entry.action, entry.bytes),
+        };
+        done.complete = outcome != Outcome::Incomplete;
+        done.verified = self.options.verify && done.action == Action::Copied;
+        done.digest = entry.digest;
+        done.unmoved_bytes = entry.bytes.filter(|_| is_kept);
+        state.is_whole &= done.complete;
+        if state.events.wants_entries() && !is_kept {
+            state.events.starts(&entry.source, &entry.target, None);
+        }
+        if state.events.wants_counts() {
+            let mut counts = TreeCounts::default();
+            match entry.bytes {
+                Some(bytes) if is_kept => (counts.unmoved_files, counts.unmoved_bytes) = (1, bytes),
+                Some(bytes) => (counts.files, counts.bytes) = (1, bytes),
+                None => {}
+            }
+            state.events.counted(&counts, &entry.source);
+        }
+        state.events.entry_ended(&entry.source, &entry.target, &Ok(done));
+        Ok(())
+    }
+
+    /// A question whose answer ends the entry.
+    fn forget(&self, state: &mut State<'_>, id: u64) {
+        if state.asked.remove(&id).is_some() {
+            self.queue.answer(None);
+        }
+    }
+}
+
+fn unasked(id: u64) -> Error {
+    Error::Protocol(format!("it answers a question about entry {id}, which was not asked"))
 }

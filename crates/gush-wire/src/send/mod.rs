@@ -11,26 +11,28 @@ mod streams;
 mod walk;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use gush_text::{quote, without_controls};
 use gush_tree::remote::Portrait;
-use gush_tree::{Action, CopyOptions, Events};
+use gush_tree::{Action, CopyOptions, Events, Preserve};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::greeting::meet;
-use crate::record::{Hello, ToReceiver, Token, WINDOW};
+use crate::record::{Hello, Rules, ToReceiver, Token, WINDOW};
 use crate::remote::Address;
-use queue::Queue;
+use outgoing::Outgoing;
+use queue::{Found, Queue};
 use streams::Stream;
 pub use streams::{Streams, Transport};
 use walk::Walk;
@@ -67,13 +69,21 @@ pub fn send(
     let names_directory = request.target.as_os_str().as_bytes().ends_with(b"/")
         && !request.is_exact
         && request.sources.first().is_some_and(|source| !source.is_dir());
+    let rules = Rules {
+        preserve: options.preserve,
+        update: options.update,
+        is_mirror: options.mirror,
+        filter: options.filter.as_ref().map(|filter| filter.rules().to_vec()).unwrap_or_default(),
+        resumes: options.resume,
+        is_dry_run: options.dry_run,
+    };
     // Before the answer: the other side need not wait for a second round trip.
     let greeted = output.record(&Hello::OURS).and_then(|_| {
         output.record(&ToReceiver::Begin {
             target: request.target.as_os_str().as_bytes().to_vec(),
             is_exact: request.is_exact,
             is_directory: request.is_directory || request.sources.len() > 1 || names_directory,
-            preserve: options.preserve,
+            rules: rules.clone(),
         })?;
         output.flush()
     });
@@ -82,14 +92,18 @@ pub fn send(
     greeted?;
     let session = Session {
         options,
+        asks: rules.ask(),
         target: request.shown,
         host: Address::of(request.shown.as_os_str())
             .map_or_else(String::new, |address| format!("{}: ", address.host.display())),
+        shown_host: shown_host(request),
         first: Stream::new(output),
         queue: Queue::default(),
         state: Mutex::new(State {
             events,
             awaited: BTreeMap::new(),
+            asked: HashMap::new(),
+            resuming: HashMap::new(),
             next_id: 1,
             depth: 0,
             is_whole: true,
@@ -111,13 +125,24 @@ pub fn send(
     state.failure.map_or(Ok(state.is_whole), Err)
 }
 
+/// What is before the path in the target.
+fn shown_host(request: &Request<'_>) -> OsString {
+    let shown = request.shown.as_os_str().as_bytes();
+    let host = shown.strip_suffix(request.target.as_os_str().as_bytes()).unwrap_or_default();
+    OsStr::from_bytes(host).to_owned()
+}
+
 /// What all threads of the sender use.
 struct Session<'a> {
     options: &'a CopyOptions,
+    /// The receiver is asked what it needs.
+    asks: bool,
     /// The target as messages show it.
     target: &'a Path,
     /// What messages of the other machine begin with.
     host: String,
+    /// What paths of the other machine begin with.
+    shown_host: OsString,
     first: Stream,
     queue: Queue,
     state: Mutex<State<'a>>,
@@ -129,6 +154,10 @@ struct State<'a> {
     events: &'a mut dyn Events,
     /// The entries sent and not answered.
     awaited: BTreeMap<u64, Awaited>,
+    /// Of these, what the receiver may want when it has looked at what it has.
+    asked: HashMap<u64, Found>,
+    /// Files of which the receiver looks for what it lacks.
+    resuming: HashMap<u64, Arc<Outgoing>>,
     next_id: u64,
     /// The directories entered and not left, which have no answer yet.
     depth: usize,
@@ -147,6 +176,7 @@ struct Awaited {
     target: PathBuf,
     action: Action,
     bytes: Option<u64>,
+    digest: Option<gush::Digest>,
 }
 
 impl<'a> Session<'a> {
@@ -173,6 +203,13 @@ impl<'a> Session<'a> {
         self.first.close_if_idle();
         self.transport.end();
         self.first.close_if_idle();
+    }
+
+    /// A path of the other machine, as messages show it.
+    fn at_target(&self, path: OsString) -> PathBuf {
+        let mut shown = self.shown_host.clone();
+        shown.push(path);
+        PathBuf::from(shown)
     }
 
     /// Waits for the answer to [`ToReceiver::Invite`]. `None` if the session ends before.
@@ -211,8 +248,10 @@ impl<'a> Session<'a> {
             return Err(Error::Ended);
         }
         let id = state.next_id;
+        let source = source.to_path_buf();
+        let entry = Awaited { source, target, action, bytes, digest: None };
         state.next_id += 1;
-        state.awaited.insert(id, Awaited { source: source.to_path_buf(), target, action, bytes });
+        state.awaited.insert(id, entry);
         Ok(id)
     }
 
@@ -227,23 +266,6 @@ impl<'a> Session<'a> {
         if state.is_ended { Err(Error::Ended) } else { Ok(()) }
     }
 
-    /// Sends a record that answers to `id`. `false` if it is too long, which is reported.
-    fn send_record(
-        &self,
-        stream: &Stream,
-        path: &Path,
-        id: u64,
-        record: &ToReceiver,
-    ) -> Result<bool, Error> {
-        let is_sent = stream.record(record)?;
-        if !is_sent {
-            let target = self.lock().awaited.remove(&id).map(|entry| entry.target);
-            let target = target.unwrap_or_default();
-            self.refuses(path, &target, "has more attributes than fit into a message of 1 MiB");
-        }
-        Ok(is_sent)
-    }
-
     fn portrait(
         &self,
         fd: &impl AsFd,
@@ -252,6 +274,11 @@ impl<'a> Session<'a> {
     ) -> Result<Portrait, gush_tree::Error> {
         let mut warn = |error| self.lock().events.warns(&error);
         Portrait::of(fd.as_fd(), stat, &self.options.preserve, path, &mut warn)
+    }
+
+    /// A portrait without attributes, for which nothing is opened.
+    fn plain_portrait(&self, fd: &impl AsFd, stat: &Stat, path: &Path) -> Portrait {
+        Portrait::of(fd.as_fd(), stat, &Preserve::default(), path, &mut |_| {}).unwrap_or_default()
     }
 
     fn refuses(&self, source: &Path, target: &Path, why: &str) {

@@ -1,5 +1,6 @@
 //! A regular file while its data is sent, in ranges that several workers take.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -13,6 +14,13 @@ use crate::frame::{COPIED_BYTES, MOST_DATA_BYTES};
 /// Bytes of a file, from one offset to another.
 pub(super) type Range = std::ops::Range<u64>;
 
+/// A range with data, and the length of the hole before it.
+#[derive(Clone, Debug)]
+pub(super) struct Data {
+    pub range: Range,
+    pub hole_bytes: u64,
+}
+
 pub(super) struct Outgoing {
     pub id: u64,
     pub file: File,
@@ -23,10 +31,13 @@ pub(super) struct Outgoing {
     progress: Mutex<Progress>,
 }
 
-/// Invariant: `next` begins where the file has data, and everything before it is sent, in flight, or
-/// a hole.
+/// Invariant: `next` begins where the file has data, and everything wanted before it is sent, in
+/// flight, or a hole.
+#[derive(Default)]
 struct Progress {
-    next: Option<Range>,
+    next: Option<Data>,
+    /// What is to be sent of the file, from where it is not looked at yet.
+    wanted: VecDeque<Range>,
     in_flight: usize,
     sent_bytes: u64,
     is_broken: bool,
@@ -35,12 +46,33 @@ struct Progress {
 impl Outgoing {
     pub fn new(id: u64, file: File, stat: Stat, path: PathBuf, target: PathBuf) -> Self {
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
-        let progress = Progress { next: None, in_flight: 0, sent_bytes: 0, is_broken: false };
+        let progress = Progress::default();
         let outgoing =
             Self { id, file, stat, path, target, size_bytes, progress: Mutex::new(progress) };
-        let next = outgoing.after(0);
-        outgoing.lock().next = next;
+        outgoing.limit_to(&[(0, size_bytes)]);
         outgoing
+    }
+
+    /// Only these ranges are wanted of the file, of which nothing is sent yet.
+    pub fn limit_to(&self, ranges: &[(u64, u64)]) {
+        let mut progress = self.lock();
+        progress.wanted =
+            ranges.iter().map(|&(begin, end)| begin..end.min(self.size_bytes)).collect();
+        self.advance(&mut progress);
+    }
+
+    /// Looks for the next data.
+    fn advance(&self, progress: &mut Progress) {
+        progress.next = None;
+        while let Some(wanted) = progress.wanted.front_mut() {
+            if let Some(range) = self.after(wanted.clone()) {
+                let hole_bytes = range.start - wanted.start;
+                wanted.start = range.end;
+                progress.next = Some(Data { range, hole_bytes });
+                return;
+            }
+            progress.wanted.pop_front();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
@@ -52,10 +84,10 @@ impl Outgoing {
         self.stat.st_blocks == 0
     }
 
-    /// The next data at or behind an offset.
-    fn after(&self, mut at: u64) -> Option<Range> {
+    /// The first data in a range.
+    fn after(&self, wanted: Range) -> Option<Range> {
         let blocks_bytes = u64::try_from(self.stat.st_blocks).unwrap_or(0).saturating_mul(512);
-        let mut end = self.size_bytes;
+        let (mut at, mut end) = (wanted.start, wanted.end);
         if blocks_bytes < self.size_bytes && !self.looks_for_zeros() {
             match fs::seek(&self.file, SeekFrom::Data(at)) {
                 Ok(data) => at = data.max(at),
@@ -72,12 +104,12 @@ impl Outgoing {
     }
 
     /// Takes the next range. Each one taken is given back by [`sent`](Self::sent).
-    pub fn claim(&self) -> Option<Range> {
+    pub fn claim(&self) -> Option<Data> {
         let mut progress = self.lock();
-        let range = progress.next.take()?;
+        let data = progress.next.take()?;
         progress.in_flight += 1;
-        progress.next = self.after(range.end);
-        Some(range)
+        self.advance(&mut progress);
+        Some(data)
     }
 
     /// A range is sent, or has failed after so many bytes. Returns all bytes sent if it was the
@@ -89,6 +121,7 @@ impl Outgoing {
         if is_broken {
             progress.is_broken = true;
             progress.next = None;
+            progress.wanted.clear();
         }
         (progress.in_flight == 0 && progress.next.is_none()).then_some(progress.sent_bytes)
     }
@@ -115,10 +148,10 @@ impl Outgoing {
     }
 
     /// The hash of its content.
-    pub fn digest(&self) -> Result<String, String> {
+    pub fn digest(&self) -> Result<gush::Digest, String> {
         // The search for holes has moved the position that the hash starts from.
         fs::seek(&self.file, SeekFrom::Start(0))
             .map_err(|e| gush_text::errno_text(e).to_string())?;
-        gush::digest_of(&self.file).map(|digest| digest.to_string()).map_err(|e| e.to_string())
+        gush::digest_of(&self.file).map_err(|e| e.to_string())
     }
 }

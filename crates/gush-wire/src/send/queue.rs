@@ -2,35 +2,88 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::Stat;
+use gush_text::quote;
+use gush_tree::remote::open_found;
+use rustix::fs::{self, Mode, OFlags, Stat};
 
-use super::outgoing::{Outgoing, Range};
+use super::outgoing::{Data, Outgoing};
 
 /// The most files that wait: each holds a descriptor of its directory.
 const MOST_WAITING: usize = 64;
+/// The most files that the receiver has opened to see what it lacks of them.
+const MOST_RESUMING: usize = 8;
 
 /// A regular file that the walk has found.
 pub(super) struct Found {
-    pub dir: Arc<OwnedFd>,
-    pub name: OsString,
+    pub id: u64,
+    pub place: Place,
     pub sent_as: OsString,
     pub stat: Stat,
     pub path: PathBuf,
     pub target: PathBuf,
     /// The number of its directory.
     pub folder: u64,
+    pub has_names: bool,
+    /// The root of the walk and the path below it, by which the file is found again.
+    pub below: Option<(Arc<OwnedFd>, PathBuf)>,
+}
+
+impl Found {
+    /// Lets go of the directory, until an answer has come.
+    pub fn let_go(&mut self) {
+        if let Some((dir, name)) = self.below.take() {
+            self.place = Place { dir, name };
+        }
+    }
+}
+
+/// Where a file was found: in a directory that is held, or below one. While many files wait for an
+/// answer, their directories are not held.
+pub(super) struct Place {
+    pub dir: Arc<OwnedFd>,
+    pub name: PathBuf,
+}
+
+impl Place {
+    /// Opens the file. No symbolic link is followed on the way, and a file that has taken its place
+    /// is refused.
+    pub fn open(&self, stat: &Stat, shown: &Path) -> Result<OwnedFd, gush_tree::Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut held: Option<OwnedFd> = None;
+        let mut names = self.name.iter().peekable();
+        while let Some(name) = names.next() {
+            let dir = held.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+            if names.peek().is_none() {
+                return open_found(dir, name, stat, shown);
+            }
+            let below = fs::openat(dir, name, flags, Mode::empty()).map_err(|errno| {
+                let why = gush_text::errno_text(errno);
+                let text = format!("cannot open {} again: {why}", quote::always(shown));
+                gush_tree::Error::reported(shown, text)
+            })?;
+            held = Some(below);
+        }
+        Err(gush_tree::Error::reported(shown, "a file has no name".into()))
+    }
 }
 
 /// One worker's next piece of work.
 pub(super) enum Job {
+    /// To be sent, or to be asked about.
     Found(Box<Found>),
+    /// The receiver wants this file.
+    Wanted(Box<Found>),
+    /// The receiver wants this file if its hash is another.
+    Compare(Box<Found>, String),
+    /// A file of which the receiver has all data.
+    Ended(Arc<Outgoing>),
     /// A range of a file that the receiver knows.
-    Range(Arc<Outgoing>, Range),
+    Range(Arc<Outgoing>, Data),
 }
 
 #[derive(Default)]
@@ -42,6 +95,12 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     found: VecDeque<Box<Found>>,
+    /// What the receiver has answered to questions.
+    answered: VecDeque<Job>,
+    /// Questions without an answer.
+    asked: usize,
+    /// Of these, about files that the receiver has opened.
+    resuming: usize,
     /// Files with ranges that no worker has taken.
     divided: VecDeque<Arc<Outgoing>>,
     /// Workers with a job.
@@ -60,19 +119,26 @@ impl State {
             return None;
         }
         while let Some(file) = self.divided.front() {
-            if let Some(range) = file.claim() {
+            if let Some(data) = file.claim() {
                 self.busy += 1;
-                return Some(Job::Range(Arc::clone(file), range));
+                return Some(Job::Range(Arc::clone(file), data));
             }
             self.divided.pop_front();
         }
-        let found = self.found.pop_front()?;
+        let job = match self.answered.pop_front() {
+            Some(job) => job,
+            None => Job::Found(self.found.pop_front()?),
+        };
         self.busy += 1;
-        Some(Job::Found(found))
+        Some(job)
+    }
+
+    fn has_work(&self) -> bool {
+        !(self.found.is_empty() && self.answered.is_empty() && self.divided.is_empty())
     }
 
     fn is_idle(&self) -> bool {
-        self.found.is_empty() && self.divided.is_empty() && self.busy == 0
+        !self.has_work() && self.busy == 0 && self.asked == 0
     }
 }
 
@@ -107,6 +173,49 @@ impl Queue {
     /// Adds a file whose ranges any worker can send.
     pub fn divide(&self, file: Arc<Outgoing>) {
         self.lock().divided.push_back(file);
+        self.changed.notify_all();
+    }
+
+    /// A question is asked, which is going to be answered.
+    pub fn ask(&self) {
+        self.lock().asked += 1;
+    }
+
+    /// A question is answered, by a job or without one.
+    pub fn answer(&self, job: Option<Job>) {
+        let mut state = self.lock();
+        state.asked -= 1;
+        state.answered.extend(job);
+        self.changed.notify_all();
+    }
+
+    /// Asks about a file that the receiver opens; not about many at once.
+    pub fn ask_to_resume(&self) {
+        let mut state = self.lock();
+        while state.resuming >= MOST_RESUMING && !state.is_closed {
+            state = self.wait(state);
+        }
+        state.resuming += 1;
+        state.asked += 1;
+    }
+
+    /// The receiver has said what it lacks of a file.
+    pub fn resume(&self, file: Arc<Outgoing>) {
+        let mut state = self.lock();
+        state.resuming -= 1;
+        state.asked -= 1;
+        match file.is_empty() {
+            true => state.answered.push_back(Job::Ended(file)),
+            false => state.divided.push_back(file),
+        }
+        self.changed.notify_all();
+    }
+
+    /// A file that was to be resumed cannot be sent.
+    pub fn give_up_resuming(&self) {
+        let mut state = self.lock();
+        state.resuming -= 1;
+        state.asked -= 1;
         self.changed.notify_all();
     }
 
@@ -159,7 +268,6 @@ impl Queue {
             .changed
             .wait_timeout_while(state, after, |state| !state.is_closed)
             .unwrap_or_else(PoisonError::into_inner);
-        let is_behind = !state.found.is_empty() || !state.divided.is_empty();
-        (!state.is_closed).then_some(is_behind)
+        (!state.is_closed).then(|| state.has_work())
     }
 }

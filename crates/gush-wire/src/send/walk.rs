@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +13,8 @@ use gush_tree::{Action, Dereference, Place, Preserve};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::Session;
-use super::outgoing::Outgoing;
-use super::queue::Found;
+use super::queue::{self, Found};
+use super::worker::TOO_MANY_ATTRIBUTES;
 use crate::error::Error;
 use crate::record::{BASE, ToReceiver};
 
@@ -29,11 +28,21 @@ pub(super) struct Walk<'s, 'e> {
     root: PathBuf,
     /// The directories entered and not left, from the base on.
     open: Vec<Folder>,
+    /// The root of the tree that is walked, and its path.
+    tree: Option<(Arc<OwnedFd>, PathBuf)>,
 }
 
 struct Folder {
     id: u64,
     entries: u64,
+    path: PathBuf,
+    is_listed: bool,
+}
+
+impl Folder {
+    fn new(id: u64, path: &Path) -> Self {
+        Self { id, entries: 0, path: path.to_path_buf(), is_listed: true }
+    }
 }
 
 /// The walk can only end in an error of trees: that of the stream is kept aside.
@@ -52,7 +61,8 @@ impl<'s, 'e> Walk<'s, 'e> {
             known: HashMap::new(),
             names: HashSet::new(),
             root: PathBuf::new(),
-            open: vec![Folder { id: BASE, entries: 0 }],
+            open: vec![Folder::new(BASE, Path::new(""))],
+            tree: None,
         }
     }
 
@@ -136,6 +146,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         }
         let place = Place::here(source);
         self.session.lock().events.enters_tree(source, &target);
+        self.tree = None;
         let mut walking = Walking { walk: self, ended: None, root_name: name, is_root: true };
         let walked = walk(options, place, &mut walking);
         match (walking.ended, walked) {
@@ -174,56 +185,71 @@ impl<'s, 'e> Walk<'s, 'e> {
         let folder = self.folder().id;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let has_names = session.options.preserve.links && stat.st_nlink > 1;
-        if is_file && !has_names {
-            self.wait_for_room()?;
-            self.folder().entries += 1;
-            let (name, sent_as) = (found_as.to_owned(), sent_as.to_owned());
-            let (dir, path) = (Arc::clone(dir), path.to_path_buf());
-            session.queue.put(Found { dir, name, sent_as, stat: *stat, path, target, folder });
-            return Ok(());
-        }
-        let name = sent_as.as_bytes().to_vec();
         let key = (stat.st_dev, stat.st_ino);
-        if has_names && let Some(&first) = self.known.get(&key) {
-            let id = session.number(&session.first, path, target, Action::HardLinked, None)?;
-            self.folder().entries += 1;
-            return session.first.record(&ToReceiver::Link { id, folder, name, first }).map(drop);
-        }
-        let opened = open_found(dir.as_fd(), found_as, stat, path)
-            .and_then(|fd| Ok((session.portrait(&fd, stat, path)?, fd)));
-        let (portrait, fd) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                session.fails(&target, error);
-                return Ok(());
-            }
+        let first = self.known.get(&key).copied().filter(|_| has_names);
+        let action = match FileType::from_raw_mode(stat.st_mode) {
+            _ if first.is_some() => Action::HardLinked,
+            FileType::RegularFile => Action::Copied,
+            FileType::Symlink => Action::SymbolicLinked,
+            _ => Action::Recreated,
         };
-        let (action, bytes) = match portrait.kind() {
-            FileType::RegularFile => (Action::Copied, Some(portrait.size_bytes)),
-            FileType::Symlink => (Action::SymbolicLinked, None),
-            _ => (Action::Recreated, None),
-        };
+        let bytes = (action == Action::Copied).then(|| u64::try_from(stat.st_size).unwrap_or(0));
         let id = session.number(&session.first, path, target.clone(), action, bytes)?;
-        let record = match is_file {
-            true => ToReceiver::File { id, folder, name, portrait, has_names },
-            false => ToReceiver::Other { id, folder, name, portrait, has_names },
-        };
-        if !session.send_record(&session.first, path, id, &record)? {
-            return Ok(());
-        }
         self.folder().entries += 1;
+        let name = sent_as.as_bytes().to_vec();
+        let below = self.tree.as_ref().and_then(|(root, at)| {
+            Some((Arc::clone(root), path.strip_prefix(at).ok()?.to_path_buf()))
+        });
+        let found = || Found {
+            id,
+            place: queue::Place { dir: Arc::clone(dir), name: PathBuf::from(found_as) },
+            sent_as: sent_as.to_owned(),
+            stat: *stat,
+            path: path.to_path_buf(),
+            target: target.clone(),
+            folder,
+            has_names: has_names && first.is_none(),
+            below,
+        };
+        if let Some(first) = first {
+            let portrait = session.plain_portrait(dir, stat, path);
+            if is_file {
+                // The receiver may have no copy under the first name.
+                let mut found = found();
+                found.let_go();
+                session.queue.ask();
+                session.lock().asked.insert(id, found);
+            }
+            let record = ToReceiver::Link { id, folder, name, portrait, first };
+            return session.first.record(&record).map(drop);
+        }
         if has_names {
             self.known.insert(key, id);
         }
-        if !is_file {
+        if is_file {
+            self.wait_for_room()?;
+            match (has_names, session.asks) {
+                // Its other names are on the first stream.
+                (true, true) => session.ask(&session.first, found())?,
+                (true, false) => session.send_file(&session.first, found())?,
+                (false, _) => session.queue.put(found()),
+            }
             return Ok(());
         }
-        let file = Outgoing::new(id, File::from(fd), *stat, path.to_path_buf(), target);
-        if file.is_empty() {
-            return session.end_file(&session.first, &file, 0);
+        let opened = open_found(dir.as_fd(), found_as, stat, path)
+            .and_then(|fd| session.portrait(&fd, stat, path));
+        let portrait = match opened {
+            Ok(portrait) => portrait,
+            Err(error) => {
+                session.fails(&target, error);
+                return session.give_up(&session.first, &found());
+            }
+        };
+        let record = ToReceiver::Other { id, folder, name, portrait, has_names };
+        if !session.first.record(&record)? {
+            session.refuses(path, &target, TOO_MANY_ATTRIBUTES);
+            return session.give_up(&session.first, &found());
         }
-        self.wait_for_room()?;
-        session.queue.divide(Arc::new(file));
         Ok(())
     }
 
@@ -256,7 +282,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         let (folder, name) = (self.folder().id, name.as_bytes().to_vec());
         let mut record = ToReceiver::Enter { id, folder, name, portrait };
         if !session.first.record(&record)? {
-            session.refuses(path, &target, "has more attributes than fit into a message of 1 MiB");
+            session.refuses(path, &target, TOO_MANY_ATTRIBUTES);
             // Its entries are copied all the same.
             if let ToReceiver::Enter { portrait, .. } = &mut record {
                 portrait.attributes.clear();
@@ -264,15 +290,17 @@ impl<'s, 'e> Walk<'s, 'e> {
             session.first.record(&record)?;
         }
         self.folder().entries += 1;
-        self.open.push(Folder { id, entries: 0 });
+        self.open.push(Folder::new(id, path));
+        self.tree.get_or_insert_with(|| (Arc::clone(dir), path.to_path_buf()));
         session.lock().depth += 1;
         Ok(())
     }
 
     fn leave(&mut self) -> Result<(), Error> {
-        let Folder { id, entries } = self.open.pop().expect("a directory is left that was entered");
+        let Folder { id, entries, is_listed, .. } =
+            self.open.pop().expect("a directory is left that was entered");
         self.session.lock().depth -= 1;
-        self.session.first.record(&ToReceiver::Leave { id, entries }).map(drop)
+        self.session.first.record(&ToReceiver::Leave { id, entries, is_listed }).map(drop)
     }
 }
 
@@ -319,8 +347,20 @@ impl Visitor for Walking<'_, '_, '_> {
     }
 
     fn fails(&mut self, error: gush_tree::Error) -> Result<(), gush_tree::Error> {
-        let target = self.walk.target(error.path());
+        let path = error.path().to_path_buf();
+        let target = self.walk.target(&path);
         self.walk.session.fails(&target, error);
-        Ok(())
+        let folder = self.walk.folder();
+        let (Some(name), true) = (path.file_name(), path.parent() == Some(&folder.path)) else {
+            // It is the directory itself that cannot be listed.
+            folder.is_listed = false;
+            return Ok(());
+        };
+        // It is there, and a mirror does not remove it.
+        folder.entries += 1;
+        let (folder, name) = (folder.id, name.as_bytes().to_vec());
+        let record = ToReceiver::Unreadable { id: 0, folder, name, has_names: false };
+        let sent = self.walk.session.first.record(&record).map(drop);
+        self.goes_on(sent, &path)
     }
 }

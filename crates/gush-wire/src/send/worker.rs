@@ -2,23 +2,25 @@
 //! of large ones.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::thread;
 
 use gush_text::quote;
-use gush_tree::Action;
-use gush_tree::remote::open_found;
-use std::os::fd::AsFd;
+use gush_tree::remote::Portrait;
+use rustix::fs::Stat;
 
 use super::Session;
-use super::outgoing::{Outgoing, Range};
+use super::outgoing::{Data, Outgoing};
 use super::queue::{Found, Job};
 use super::streams::Stream;
 use crate::error::Error;
 use crate::frame::{COPIED_BYTES, MOST_DATA_BYTES};
-use crate::record::ToReceiver;
+use crate::record::{RESUMED_BYTES, ToReceiver};
+
+pub(super) const TOO_MANY_ATTRIBUTES: &str = "has more attributes than fit into a message of 1 MiB";
 
 /// Data of a file that could not be sent: the bytes of it that went into frames, and why.
 struct Unsent {
@@ -39,61 +41,148 @@ impl Session<'_> {
             };
             match job {
                 None => return Ok(()),
-                Some(Job::Found(found)) => self.send_found(stream, *found)?,
-                Some(Job::Range(file, range)) => self.send_range(stream, &file, range)?,
+                Some(Job::Found(found)) if self.asks => self.ask(stream, *found)?,
+                Some(Job::Found(found) | Job::Wanted(found)) => self.send_file(stream, *found)?,
+                Some(Job::Compare(found, digest)) => self.compare(stream, *found, &digest)?,
+                Some(Job::Range(file, data)) => self.send_range(stream, &file, data)?,
+                Some(Job::Ended(file)) => self.end_file(stream, &file, 0)?,
             }
             self.queue.done();
         }
     }
 
-    fn send_found(&self, stream: &Stream, found: Found) -> Result<(), Error> {
-        let folder = found.folder;
-        let opened = open_found(found.dir.as_fd(), &found.name, &found.stat, &found.path)
-            .and_then(|fd| Ok((self.portrait(&fd, &found.stat, &found.path)?, fd)));
-        let (portrait, fd) = match opened {
-            Ok(opened) => opened,
+    /// Asks whether the receiver needs a file.
+    pub(super) fn ask(&self, stream: &Stream, mut found: Found) -> Result<(), Error> {
+        let (id, folder, has_names) = (found.id, found.folder, found.has_names);
+        let name = found.sent_as.as_bytes().to_vec();
+        let portrait = self.plain_portrait(&found.place.dir, &found.stat, &found.path);
+        found.let_go();
+        self.queue.ask();
+        self.lock().asked.insert(id, found);
+        stream.record(&ToReceiver::Ask { id, folder, name, portrait, has_names }).map(drop)
+    }
+
+    /// Opens a file that was found. What cannot be opened is reported, and has no answer.
+    fn open(&self, stream: &Stream, found: &Found) -> Result<Option<(OwnedFd, Portrait)>, Error> {
+        let opened = found.place.open(&found.stat, &found.path);
+        let opened = opened
+            .and_then(|fd| Ok((self.portrait(&fd, &found.stat, &found.path)?, fd)))
+            .map(|(portrait, fd)| (fd, portrait));
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
             Err(error) => {
                 self.fails(&found.target, error);
-                return stream.record(&ToReceiver::Missing { folder }).map(drop);
+                self.give_up(stream, found)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tells the receiver that an entry does not come.
+    pub(super) fn give_up(&self, stream: &Stream, found: &Found) -> Result<(), Error> {
+        let Found { id, folder, has_names, .. } = *found;
+        self.lock().awaited.remove(&id);
+        let name = found.sent_as.as_bytes().to_vec();
+        // Names that wait for this one are on the first stream.
+        let stream = if has_names { &self.first } else { stream };
+        stream.record(&ToReceiver::Unreadable { id, folder, name, has_names }).map(drop)
+    }
+
+    /// Compares the receiver's hash of a file, and sends the file if it is another.
+    fn compare(&self, stream: &Stream, found: Found, theirs: &str) -> Result<(), Error> {
+        let Some((fd, portrait)) = self.open(stream, &found)? else { return Ok(()) };
+        let is_same = match gush::digest_of(&fd) {
+            Ok(ours) => ours.to_string() == theirs,
+            Err(error) => {
+                self.refuses(&found.path, &found.target, &format!("could not be read: {error}"));
+                return self.give_up(stream, &found);
             }
         };
-        let bytes = Some(portrait.size_bytes);
-        let is_divided = portrait.size_bytes > MOST_DATA_BYTES as u64;
+        if !is_same && !self.options.dry_run {
+            return self.send_opened(stream, found, fd, portrait);
+        }
+        let Found { id, folder, has_names, .. } = found;
+        let name = found.sent_as.as_bytes().to_vec();
+        stream.record(&ToReceiver::Compared { id, folder, name, has_names, is_same }).map(drop)
+    }
+
+    /// Sends a file, or announces it for all workers.
+    pub(super) fn send_file(&self, stream: &Stream, found: Found) -> Result<(), Error> {
+        match self.open(stream, &found)? {
+            Some((fd, portrait)) => self.send_opened(stream, found, fd, portrait),
+            None => Ok(()),
+        }
+    }
+
+    fn send_opened(
+        &self,
+        stream: &Stream,
+        found: Found,
+        fd: OwnedFd,
+        portrait: Portrait,
+    ) -> Result<(), Error> {
+        let Found { id, folder, has_names, .. } = found;
+        let resumes = self.resumes(&found.stat);
+        if resumes.is_some() {
+            stream.flush()?;
+            self.queue.ask_to_resume();
+        }
+        let is_divided = has_names || portrait.size_bytes > MOST_DATA_BYTES as u64;
         // The receiver has to know a file before its data comes on another stream.
         let announces = if is_divided { &self.first } else { stream };
-        let (path, target) = (found.path, found.target);
-        let id = self.number(stream, &path, target.clone(), Action::Copied, bytes)?;
-        let name = found.sent_as.as_bytes().to_vec();
-        let record = ToReceiver::File { id, folder, name, portrait, has_names: false };
-        if !self.send_record(announces, &path, id, &record)? {
-            return stream.record(&ToReceiver::Missing { folder }).map(drop);
+        let file = (fd, found.stat, found.path.clone(), found.target.clone());
+        let file = Outgoing::new(id, File::from(file.0), file.1, file.2, file.3);
+        let file = Arc::new(file);
+        let is_asked = resumes.is_some();
+        if is_asked {
+            self.lock().resuming.insert(id, Arc::clone(&file));
         }
-        let file = Outgoing::new(id, File::from(fd), found.stat, path, target);
-        if is_divided && !file.is_empty() {
-            self.first.flush()?;
-            self.queue.divide(Arc::new(file));
-            return Ok(());
+        let name = found.sent_as.as_bytes().to_vec();
+        let record = ToReceiver::File { id, folder, name, portrait, has_names, resumes };
+        if !announces.record(&record)? {
+            self.refuses(&found.path, &found.target, TOO_MANY_ATTRIBUTES);
+            if is_asked {
+                self.lock().resuming.remove(&id);
+                self.queue.give_up_resuming();
+            }
+            return self.give_up(stream, &found);
+        }
+        if is_asked {
+            return self.first.flush();
         }
         if file.is_empty() {
-            return self.end_file(stream, &file, 0);
+            return self.end_file(announces, &file, 0);
         }
-        while let Some(range) = file.claim() {
-            self.send_range(stream, &file, range)?;
+        if is_divided {
+            self.first.flush()?;
+            self.queue.divide(file);
+            return Ok(());
+        }
+        while let Some(data) = file.claim() {
+            self.send_range(stream, &file, data)?;
         }
         Ok(())
     }
 
+    /// What shows that a large file is that of an earlier copy, if the copy resumes.
+    fn resumes(&self, stat: &Stat) -> Option<Vec<u8>> {
+        let is_large = u64::try_from(stat.st_size).is_ok_and(|size| size > RESUMED_BYTES);
+        (self.options.resume && is_large).then(|| {
+            let changed = (stat.st_ctime, stat.st_ctime_nsec);
+            format!("{} {} {changed:?}", stat.st_dev, stat.st_ino).into_bytes()
+        })
+    }
+
     /// Sends a range, and after the last one of its file the end.
-    fn send_range(&self, stream: &Stream, file: &Outgoing, range: Range) -> Result<(), Error> {
-        let length = range.end - range.start;
-        let ended = match self.send_data(stream, file, range)? {
+    fn send_range(&self, stream: &Stream, file: &Outgoing, data: Data) -> Result<(), Error> {
+        let ended = match self.send_data(stream, file, data)? {
             Ok(bytes) => file.sent(bytes, false),
             Err(unsent) => {
                 if !file.is_broken() {
                     let why = format!("could not be read: {}", unsent.why);
                     self.refuses(&file.path, &file.target, &why);
                 }
-                file.sent(unsent.bytes.min(length), true)
+                file.sent(unsent.bytes, true)
             }
         };
         match ended {
@@ -114,7 +203,12 @@ impl Session<'_> {
             false if file.has_content_without_size() => {
                 Err("could not be read: its size is 0, and it has content".into())
             }
-            false if self.options.verify => file.digest().map(Some),
+            false if self.options.verify => file.digest().map(|digest| {
+                if let Some(awaited) = self.lock().awaited.get_mut(&id) {
+                    awaited.digest = Some(digest);
+                }
+                Some(digest.to_string())
+            }),
             false => Ok(None),
             true => return stream.record(&ToReceiver::Broken { id, sent_bytes }).map(drop),
         };
@@ -142,12 +236,12 @@ impl Session<'_> {
         &self,
         stream: &Stream,
         file: &Outgoing,
-        range: Range,
+        Data { range, hole_bytes }: Data,
     ) -> Result<Result<u64, Unsent>, Error> {
         const SHORTER: &str = "it became shorter while being copied; copy it again";
         let (id, offset) = (file.id, range.start);
         let length = usize::try_from(range.end - range.start).unwrap_or(MOST_DATA_BYTES);
-        let announced = ToReceiver::Data { id, offset, length: length as u32 };
+        let announced = ToReceiver::Data { id, offset, length: length as u32, hole_bytes };
         if !file.looks_for_zeros() && length >= COPIED_BYTES {
             let limit = self.options.moving.limit.as_ref();
             let moved = stream.with(|output| {
