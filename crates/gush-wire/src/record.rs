@@ -101,6 +101,11 @@ pub enum ToReceiver {
         /// Its metadata, set when all that is in it has ended.
         portrait: Portrait,
     },
+    /// In a mirror, the `.gitignore` of the directory entered last: what it names stays.
+    Ignore {
+        /// The text of the file.
+        lines: Vec<u8>,
+    },
     /// The directory entered last and not left has this many entries.
     Leave {
         /// Its number.

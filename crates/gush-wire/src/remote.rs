@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -71,6 +72,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub struct Remote {
     command: Vec<OsString>,
     first: Mutex<Child>,
+    /// This side has ended it.
+    is_killed: AtomicBool,
     /// `None` once they are of no use.
     further: Mutex<Option<Vec<Child>>>,
 }
@@ -96,19 +99,21 @@ impl Remote {
         command.extend([address.host.clone(), gush.to_owned(), "serve-tree".into()]);
         let (first, streams) = run(&command, &[])?;
         let (first, further) = (Mutex::new(first), Mutex::new(Some(Vec::new())));
-        Ok((Self { command, first, further }, streams))
+        let is_killed = AtomicBool::new(false);
+        Ok((Self { command, first, is_killed, further }, streams))
     }
 
-    /// Waits for the first command.
+    /// Waits for the first command. Returns its name and status; no status if this side has killed it.
     ///
     /// # Errors
     /// When it cannot be waited for.
-    pub fn wait(self) -> Result<(String, ExitStatus), Error> {
+    pub fn wait(self) -> Result<(String, Option<ExitStatus>), Error> {
         self.release();
         let mut child = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
         let status = child
             .wait()
             .map_err(|error| Error::Io { doing: "waiting for the remote shell", error })?;
+        let status = (!self.is_killed.into_inner()).then_some(status);
         Ok((self.command[0].to_string_lossy().into_owned(), status))
     }
 }
@@ -163,7 +168,6 @@ impl Transport for Remote {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        // It can have ended meanwhile.
-        let _ = child.kill();
+        self.is_killed.store(child.kill().is_ok(), Ordering::Relaxed);
     }
 }

@@ -100,13 +100,6 @@ impl Target {
         if settings.options.stop_at_error {
             return Err("--on-error=stop is not served in a copy to another machine".into());
         }
-        if settings.options.mirror && settings.options.gitignore {
-            return Err(
-                "--delete with --gitignore is not served in a copy to another machine, which \
-                        does not read the .gitignore files here (--exclude leaves out by name)"
-                    .into(),
-            );
-        }
         let streams = match words.text("streams").map(|text| text.to_string_lossy()) {
             None => Streams::UpTo(MOST_STREAMS),
             Some(text) => match text.parse() {
@@ -159,14 +152,19 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
                 remote.end();
             }
             let (command, status) = remote.wait()?;
+            let Some(status) = status.filter(|status| !status.success()) else { return sent };
+            // What a shell answers where it finds no such program, or none that it may run.
+            let hint = match status.code() {
+                Some(126 | 127) => " (is gush installed there? --remote-gush names it)",
+                _ => "",
+            };
             match sent {
-                Err(Error::Silent) if !status.success() => Err(Error::Refused(format!(
-                    "{command} ended with {status} before gush answered (is gush installed there? \
-                     --remote-gush names it)"
+                Err(Error::Silent) => Err(Error::Refused(format!(
+                    "{command} ended with {status} before gush answered{hint}"
                 ))),
-                Err(Error::Ended | Error::Io { .. }) if !status.success() => Err(Error::Refused(
-                    format!("{command} ended with {status} before the copy was complete"),
-                )),
+                Err(Error::Ended | Error::Io { .. }) => Err(Error::Refused(format!(
+                    "{command} ended with {status} before the copy was complete"
+                ))),
                 sent => sent,
             }
         },

@@ -74,6 +74,17 @@ fn the_target_is_named_as_in_a_local_copy() {
 }
 
 #[test]
+fn a_tilde_is_the_home_directory_of_the_other_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    remote_succeeds(
+        dir.path(),
+        "mkdir home; export HOME=$PWD/home; echo h >of; $C of h:~/as; $C of 'h:~'; $C of 'h:./~'",
+    );
+    assert_eq!(names(&dir.path().join("home")), ["as", "of"]);
+    assert!(dir.path().join("~").is_file());
+}
+
+#[test]
 fn entries_that_fail_are_named_and_the_others_arrive() {
     let dir = tempfile::tempdir().unwrap();
     let output = remote(
@@ -226,8 +237,6 @@ fn an_option_that_a_remote_copy_lacks_is_refused_before_anything_is_sent() {
         let said = fails(dir.path(), &["-r", "--rsh", "touch", option, "a", "h:t"]);
         assert!(said.contains("is not served in a copy to another machine"), "{option}: {said}");
     }
-    let said = fails(dir.path(), &["-r", "--delete", "--gitignore", "a", "h:t"]);
-    assert!(said.contains("--delete with --gitignore is not served"), "{said}");
     let said = fails(dir.path(), &["--numeric-ids", "a", "b"]);
     assert!(said.contains("--numeric-ids requires a target HOST:DEST"), "{said}");
     let said = fails(dir.path(), &["--rsh", "touch", "a", "b"]);
@@ -305,10 +314,11 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     for (shell, said) in [
         ("echo Welcome to this machine; exec sleep 600", "it sent 'Welcome to this mach"),
-        ("exec false", "before gush answered (is gush installed there?"),
+        ("exec false", "exit status: 1 before gush answered\n"),
+        ("exec no-such-gush", "exit status: 127 before gush answered (is gush installed there?"),
         // The greeting of gush, then an end; nothing is read, and a write waits for room.
         ("$G serve-tree </dev/null; exec >&-; exec sleep 600", "before the copy was complete"),
-        ("$G serve-tree </dev/null; exec <&-; exec sleep 600", "before the copy was complete"),
+        ("$G serve-tree </dev/null; exec <&-; exec sleep 600", "connection lost while sending"),
     ] {
         let output = remote(
             dir.path(),
@@ -337,7 +347,7 @@ const TWO_STATES: &str = "umask 022; mkdir -p s/d/e s/kind s/empty t/s/d/e t/s/o
     echo a >s/names; ln s/names s/d/names; echo b >t/s/names; echo b >t/s/d/names; ln s/same s/d/again
     touch -d '2030-01-01' t/s/names t/s/d/names
     echo gone >t/s/only/deep/f; echo gone >t/s/d/gone; echo keep >t/s/d/keep.o; echo keep >t/s/skip/k
-    echo no >s/skip/n; echo obj >s/d/e/y.o
+    echo no >s/skip/n; echo obj >s/d/e/y.o; echo '*.o' >s/d/.gitignore; echo /skip >s/.gitignore
     setfattr -n user.k -v v s/newer; chmod 600 s/same t/s/same; chmod 640 s/older\n";
 
 /// What a tree is; the times of files where they are kept, and none of directories.
@@ -362,6 +372,7 @@ fn a_copy_to_another_machine_decides_as_a_local_one() {
         "-a --delete --update=changed",
         "-a --delete --checksum --exclude *.o --exclude skip/",
         "-r --delete --include keep.o --exclude *.o",
+        "-a --delete --gitignore",
         "-a --update=changed --verify",
     ] {
         for dry in ["", "--dry-run"] {

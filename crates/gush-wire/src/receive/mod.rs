@@ -9,9 +9,9 @@ mod join;
 mod session;
 mod stream;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub fn receive(input: File, output: File) -> Result<(), Error> {
     meet(&mut input)?;
     let (target, is_exact, is_directory, rules) = match input.record()? {
         ToReceiver::Begin { target, is_exact, is_directory, rules } => {
-            (PathBuf::from(OsString::from_vec(target)), is_exact, is_directory, rules)
+            (at_home(OsString::from_vec(target)), is_exact, is_directory, rules)
         }
         ToReceiver::Join(token) => return join::hand_over(input, output, token),
         _ => return Err(Error::Protocol("no request came first".into())),
@@ -65,6 +65,18 @@ pub fn receive(input: File, output: File) -> Result<(), Error> {
         mark.remove();
     }
     served
+}
+
+/// `~` is the home directory, as a shell of this machine reads it; no shell has read the target.
+fn at_home(target: OsString) -> PathBuf {
+    let below = match target.as_bytes() {
+        b"~" => Some(&b""[..]),
+        text => text.strip_prefix(b"~/"),
+    };
+    match (below, std::env::var_os("HOME")) {
+        (Some(below), Some(home)) => Path::new(&home).join(OsStr::from_bytes(below)),
+        _ => PathBuf::from(target),
+    }
 }
 
 /// A file next to the target, while a copy that can be resumed makes the target. The same command

@@ -401,6 +401,15 @@ impl Session {
         Ok(())
     }
 
+    /// What the `.gitignore` of the directory entered last names stays in a mirror.
+    pub fn ignore(&self, lines: &[u8]) {
+        let state = self.lock();
+        let entered = state.open.last().and_then(|id| state.folders.get(id));
+        if let Some(Counted { folder: Some(folder), .. }) = entered {
+            folder.ignore(lines);
+        }
+    }
+
     /// The sender has counted the entries of the directory entered last, or of the base.
     pub fn leave(&self, id: u64, entries: u64, is_listed: bool) -> Result<(), Error> {
         let mut state = self.lock();

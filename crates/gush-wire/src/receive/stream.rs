@@ -25,6 +25,7 @@ impl Session {
                     of_kind(&portrait, portrait.kind() == FileType::Directory)?;
                     self.enter(id, folder, &name, portrait)?;
                 }
+                ToReceiver::Ignore { lines } => self.ignore(&lines),
                 ToReceiver::Leave { id, .. } if id == BASE => return Err(out_of_place("Leave")),
                 ToReceiver::Leave { id, entries, is_listed } => {
                     self.leave(id, entries, is_listed)?;

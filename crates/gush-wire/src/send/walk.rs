@@ -330,6 +330,20 @@ impl Visitor for Walking<'_, '_, '_> {
         self.goes_on(entered, path)
     }
 
+    fn ignores(&mut self, lines: &[u8]) -> Result<(), gush_tree::Error> {
+        let session = self.walk.session;
+        if !session.options.mirror {
+            return Ok(());
+        }
+        let path = self.walk.folder().path.join(".gitignore");
+        let sent = match session.first.record(&ToReceiver::Ignore { lines: lines.to_vec() }) {
+            // Nothing may be removed by rules that the receiver does not know.
+            Ok(false) => Err(Error::Refused(format!("{} is longer than 1 MiB", path.display()))),
+            sent => sent.map(drop),
+        };
+        self.goes_on(sent, &path)
+    }
+
     fn finds(
         &mut self,
         dir: &Arc<OwnedFd>,
