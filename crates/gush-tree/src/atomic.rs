@@ -6,12 +6,13 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
+use crate::links;
 use crate::parents;
 use crate::place::{Place, proc_path, same_file};
 use crate::remedy;
@@ -344,12 +345,7 @@ impl<'a> Staged<'a> {
             // Never over a file: a divided file is only made where nothing was.
             Named::Elsewhere(place) => place.move_to_new(&target)?,
             Named::Not => {
-                let path = proc_path(fd.as_fd());
-                let link = |name: &Path| {
-                    retry_on_intr(|| {
-                        fs::linkat(CWD, &path, target.dir, name, AtFlags::SYMLINK_FOLLOW)
-                    })
-                };
+                let link = |name: &Path| links::name(fd.as_fd(), &Place { name, ..target });
                 match link(target.name) {
                     // linkat(2) replaces nothing, so the file gets a temporary name, and that is
                     // renamed.
@@ -374,9 +370,14 @@ fn nameless(target: &Place<'_>, mode: Mode) -> io::Result<Option<OwnedFd>> {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    // linkat(2) names the file through /proc, which a container may lack.
-    let can_be_named = fs::access(proc_path(fd.as_fd()), Access::EXISTS).is_ok();
-    Ok(can_be_named.then_some(fd))
+    // linkat(2) may have to name the file through /proc, which a container may lack.
+    static HAS_PROC: AtomicBool = AtomicBool::new(false);
+    if !HAS_PROC.load(Ordering::Relaxed) {
+        let can_be_named = fs::access(proc_path(fd.as_fd()), Access::EXISTS).is_ok();
+        HAS_PROC.store(can_be_named, Ordering::Relaxed);
+        return Ok(can_be_named.then_some(fd));
+    }
+    Ok(Some(fd))
 }
 
 #[cfg(test)]

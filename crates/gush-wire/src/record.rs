@@ -245,8 +245,8 @@ pub enum Outcome {
 pub enum ToSender {
     /// The request cannot be served, or the session has failed.
     Refused(String),
-    /// How to join.
-    Invitation(Token),
+    /// How to join; `None` if no stream can.
+    Invitation(Option<Token>),
     /// On a further stream: it has joined.
     Joined,
     /// An entry is as it should be.

@@ -35,6 +35,8 @@ struct Work {
     stage: Stage,
     announced_bytes: u64,
     arrived_bytes: u64,
+    /// Where the data that has arrived ends.
+    end: u64,
     /// What the sender has sent in all, once it has said so.
     sent_bytes: Option<u64>,
     digest: Option<String>,
@@ -70,6 +72,7 @@ impl Incoming {
                 stage: Stage::Announced(portrait),
                 announced_bytes: 0,
                 arrived_bytes: 0,
+                end: 0,
                 sent_bytes: None,
                 digest: None,
                 is_broken: false,
@@ -138,6 +141,7 @@ impl Incoming {
         }
         let mut work = self.lock();
         work.announced_bytes += length as u64;
+        work.end = work.end.max(offset + length as u64);
         if work.announced_bytes > self.size_bytes {
             return Err(Error::Protocol("a file has more data than its size".into()));
         }
@@ -203,6 +207,7 @@ impl Incoming {
         }
         self.begin(session, &mut work);
         let digest = work.digest.take();
+        let ends_in_hole = work.end < self.size_bytes;
         let stage = std::mem::replace(&mut work.stage, Stage::Failed(String::new()));
         drop(work);
         let draft = match stage {
@@ -216,7 +221,8 @@ impl Incoming {
         let Some(folder) = &self.folder else {
             return session.fail_entry(id, self.folder_id, String::new(), self.has_names);
         };
-        let ended = match draft.set_size().and_then(|()| verify(&draft, digest)) {
+        let sized = if ends_in_hole { draft.set_size() } else { Ok(()) };
+        let ended = match sized.and_then(|()| verify(&draft, digest)) {
             Ok(()) => draft
                 .finish(&session.options, &mut Told(session))
                 .map(|is_complete| Ending::Made { is_complete }),

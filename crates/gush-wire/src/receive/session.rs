@@ -186,19 +186,13 @@ impl Session {
         if state.host.is_some() {
             return Err(out_of_place("Invite"));
         }
-        let reply = match Host::start(self) {
-            Ok((host, token)) => {
-                state.host = Some(host);
-                ToSender::Invitation(token)
-            }
-            // The sender goes on with one stream.
-            Err(error) => ToSender::Warning(format!(
-                "warning: no further stream can join: {}",
-                gush_text::os_text(&error)
-            )),
-        };
+        // Without a socket the sender goes on with one stream.
+        let token = Host::start(self).ok().map(|(host, token)| {
+            state.host = Some(host);
+            token
+        });
         drop(state);
-        self.replies().send(&reply);
+        self.replies().send(&ToSender::Invitation(token));
         Ok(())
     }
 

@@ -59,7 +59,7 @@ impl Session<'_> {
                 ToSender::Warning(text) => {
                     state.events.warns(&gush_tree::Error::reported(self.target, self.said(&text)));
                 }
-                ToSender::Invitation(token) => state.invitation = Some(token),
+                ToSender::Invitation(invitation) => state.invitation = Some(invitation),
                 ToSender::Refused(why) => return Err(Error::Refused(without_controls(&why))),
                 ToSender::Finished if state.is_finishing && state.awaited.is_empty() => {
                     state.is_ended = true;
@@ -74,7 +74,10 @@ impl Session<'_> {
                     return Err(Error::Protocol("the first stream cannot join".into()));
                 }
             }
-            self.changed.notify_all();
+            if !state.wants_room || !state.is_nearly_full() {
+                state.wants_room = false;
+                self.changed.notify_all();
+            }
         }
     }
 

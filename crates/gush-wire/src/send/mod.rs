@@ -85,6 +85,10 @@ pub fn send(
             is_directory: request.is_directory || request.sources.len() > 1 || names_directory,
             rules: rules.clone(),
         })?;
+        // Later it would have to wait for the data before.
+        if streams.most() > 1 {
+            output.record(&ToReceiver::Invite)?;
+        }
         output.flush()
     });
     // What the other side has to say explains a failure to write.
@@ -107,6 +111,7 @@ pub fn send(
             next_id: 1,
             depth: 0,
             is_whole: true,
+            wants_room: false,
             is_finishing: false,
             is_ended: false,
             invitation: None,
@@ -162,11 +167,14 @@ struct State<'a> {
     /// The directories entered and not left, which have no answer yet.
     depth: usize,
     is_whole: bool,
+    /// The walk waits for answers.
+    wants_room: bool,
     /// All is sent.
     is_finishing: bool,
     /// All is answered, or the session has failed.
     is_ended: bool,
-    invitation: Option<Token>,
+    /// The answer to [`ToReceiver::Invite`].
+    invitation: Option<Option<Token>>,
     failure: Option<Error>,
 }
 
@@ -212,13 +220,14 @@ impl<'a> Session<'a> {
         PathBuf::from(shown)
     }
 
-    /// Waits for the answer to [`ToReceiver::Invite`]. `None` if the session ends before.
+    /// Waits for the answer to [`ToReceiver::Invite`]. `None` if the session ends before, or no stream
+    /// can join.
     fn invitation(&self) -> Option<Token> {
         let mut state = self.lock();
         while state.invitation.is_none() && !state.is_ended && !state.is_finishing {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.invitation
+        state.invitation.flatten()
     }
 
     /// A message of the other machine, which may say anything but is not to steer this terminal.
@@ -241,7 +250,10 @@ impl<'a> Session<'a> {
             stream.flush()?;
             state = self.lock();
         }
-        while state.is_full() && !state.is_ended {
+        // Until there is room for many: a wake-up for each answer would cost more than the entry.
+        let was_full = state.is_full();
+        while was_full && state.is_nearly_full() && !state.is_ended {
+            state.wants_room = true;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_ended {
@@ -302,6 +314,10 @@ impl<'a> Session<'a> {
 impl State<'_> {
     fn is_full(&self) -> bool {
         self.awaited.len() >= WINDOW + self.depth
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        self.awaited.len() >= WINDOW / 2 + self.depth
     }
 
     fn take(&mut self, id: u64) -> Result<Awaited, Error> {

@@ -89,7 +89,12 @@ pub(super) enum Job {
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
+    /// Workers wait for work.
+    work: Condvar,
+    /// Somebody waits for the last job to be done, for an answer, or for the end.
     changed: Condvar,
+    /// The walk waits for room.
+    room: Condvar,
 }
 
 #[derive(Default)]
@@ -105,12 +110,15 @@ struct State {
     divided: VecDeque<Arc<Outgoing>>,
     /// Workers with a job.
     busy: usize,
+    wants_room: bool,
+    /// Somebody waits for the last job to be done.
+    is_draining: bool,
     is_closed: bool,
 }
 
 impl State {
-    fn has_room(&self) -> bool {
-        self.found.len() + self.divided.len() < MOST_WAITING
+    fn waiting(&self) -> usize {
+        self.found.len() + self.divided.len()
     }
 
     /// Files under way come first, so that few are.
@@ -151,29 +159,37 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is there room for another file? Who is to wait for it flushes first.
-    pub fn has_room(&self) -> bool {
-        self.lock().has_room()
+    /// After any change by which the last job may be done.
+    fn settles(&self, state: &State) {
+        if state.is_draining && state.is_idle() {
+            self.changed.notify_all();
+        }
     }
 
-    /// Waits until there is room for another file.
+    /// Is there room for another file? Who is to wait for it flushes first.
+    pub fn has_room(&self) -> bool {
+        self.lock().waiting() < MOST_WAITING
+    }
+
+    /// Waits until there is room for many files: a wake-up for each would cost more than the file.
     pub fn wait_for_room(&self) {
         let mut state = self.lock();
-        while !state.has_room() && !state.is_closed {
-            state = self.wait(state);
+        while state.waiting() > MOST_WAITING / 2 && !state.is_closed {
+            state.wants_room = true;
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Adds a file.
     pub fn put(&self, found: Found) {
         self.lock().found.push_back(Box::new(found));
-        self.changed.notify_all();
+        self.work.notify_one();
     }
 
     /// Adds a file whose ranges any worker can send.
     pub fn divide(&self, file: Arc<Outgoing>) {
         self.lock().divided.push_back(file);
-        self.changed.notify_all();
+        self.work.notify_all();
     }
 
     /// A question is asked, which is going to be answered.
@@ -186,7 +202,8 @@ impl Queue {
         let mut state = self.lock();
         state.asked -= 1;
         state.answered.extend(job);
-        self.changed.notify_all();
+        self.work.notify_one();
+        self.settles(&state);
     }
 
     /// Asks about a file that the receiver opens; not about many at once.
@@ -208,6 +225,7 @@ impl Queue {
             true => state.answered.push_back(Job::Ended(file)),
             false => state.divided.push_back(file),
         }
+        self.work.notify_all();
         self.changed.notify_all();
     }
 
@@ -221,9 +239,18 @@ impl Queue {
 
     /// The next job, if there is one now.
     pub fn take(&self) -> Option<Job> {
-        let job = self.lock().take();
-        self.changed.notify_all();
+        let mut state = self.lock();
+        let job = state.take();
+        self.makes_room(&mut state);
+        self.settles(&state);
         job
+    }
+
+    fn makes_room(&self, state: &mut State) {
+        if state.wants_room && state.waiting() <= MOST_WAITING / 2 {
+            state.wants_room = false;
+            self.room.notify_all();
+        }
     }
 
     /// The next job. `None` at the end.
@@ -234,30 +261,36 @@ impl Queue {
                 return None;
             }
             if let Some(job) = state.take() {
-                self.changed.notify_all();
+                self.makes_room(&mut state);
                 return Some(job);
             }
-            state = self.wait(state);
+            self.settles(&state);
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// A job is done.
     pub fn done(&self) {
-        self.lock().busy -= 1;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.busy -= 1;
+        self.settles(&state);
     }
 
     /// Waits until all is sent.
     pub fn drain(&self) {
         let mut state = self.lock();
+        state.is_draining = true;
         while !state.is_idle() && !state.is_closed {
             state = self.wait(state);
         }
+        state.is_draining = false;
     }
 
     /// Ends all waiting: nothing more is sent.
     pub fn close(&self) {
         self.lock().is_closed = true;
+        self.work.notify_all();
+        self.room.notify_all();
         self.changed.notify_all();
     }
 

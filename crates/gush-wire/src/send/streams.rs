@@ -40,6 +40,13 @@ pub enum Streams {
     UpTo(usize),
 }
 
+impl Streams {
+    pub(super) fn most(self) -> usize {
+        let (Self::Exactly(most) | Self::UpTo(most)) = self;
+        most.clamp(1, MOST_STREAMS)
+    }
+}
+
 /// After this time in which files wait, the first stream is slower than the walk.
 const BEHIND: Duration = Duration::from_millis(100);
 
@@ -79,11 +86,7 @@ pub(super) fn add<'scope>(
     session: &'scope Session<'_>,
     streams: Streams,
 ) -> Result<(), Error> {
-    let (most, is_asked) = match streams {
-        Streams::Exactly(most) => (most, true),
-        Streams::UpTo(most) => (most, false),
-    };
-    let most = most.clamp(1, MOST_STREAMS);
+    let (most, is_asked) = (streams.most(), matches!(streams, Streams::Exactly(_)));
     if most == 1 {
         return Ok(());
     }
@@ -96,8 +99,6 @@ pub(super) fn add<'scope>(
             None => return Ok(()),
         }
     }
-    session.first.record(&ToReceiver::Invite)?;
-    session.first.flush()?;
     let Some(token) = session.invitation() else { return Ok(()) };
     for _ in 1..most {
         let joins = move || session.ends_with(join(session, token, is_asked));
