@@ -436,7 +436,7 @@ fn a_source_that_changed_meanwhile_is_sent_anew() {
         dir.path(),
         "mkdir s; head -c 30M /dev/urandom >s/big
         printf '#!/bin/sh\nshift\nstdbuf -o0 head -c 20000000 | \"$@\"\n' >cut; chmod +x cut
-        $G cp -a --resume --rsh ./cut --remote-gush $G s h:t 2>/dev/null && echo whole
+        $G cp -a --resume --streams 1 --rsh ./cut --remote-gush $G s h:t 2>/dev/null && echo whole
         ls -A t; head -c 30M /dev/urandom >s/big; $C -a --resume s h:t; diff -r s t && ls -A t",
     );
     assert_eq!(stdout(&output), ".big.gush-partial\nbig\n", "{output:?}");
