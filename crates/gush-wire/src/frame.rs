@@ -116,6 +116,32 @@ impl Output {
         Ok(true)
     }
 
+    /// Adds data that `read` writes into the buffer, after a record that announces it. Neither is
+    /// added if it returns an error, or `false`: there is no need of it.
+    ///
+    /// # Errors
+    /// When the stream fails. The inner error is that of `read`.
+    pub fn data_by<E>(
+        &mut self,
+        announced: &impl Serialize,
+        length: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<bool, E>,
+    ) -> Result<Result<bool, E>, Error> {
+        let before = self.buffer.len();
+        let body = postcard::to_stdvec(announced).map_err(|error| broken(error.to_string()))?;
+        self.buffer.extend(header(RECORD, body.len(), &body));
+        self.buffer.extend(body);
+        self.buffer.extend(header(DATA, length, &[]));
+        let start = self.buffer.len();
+        self.buffer.resize(start + length, 0);
+        let read = read(&mut self.buffer[start..]);
+        if !matches!(read, Ok(true)) {
+            self.buffer.truncate(before);
+        }
+        self.flush_if_full()?;
+        Ok(read)
+    }
+
     /// Adds data that is in memory.
     ///
     /// # Errors
@@ -180,14 +206,16 @@ impl Output {
 pub struct Input {
     stream: File,
     buffer: Vec<u8>,
+    /// What was read and not yet taken is between `at` and `end`.
     at: usize,
+    end: usize,
 }
 
 impl Input {
     /// Reads from `stream`.
     #[must_use]
     pub fn new(stream: File) -> Self {
-        Self { stream, buffer: Vec::new(), at: 0 }
+        Self { stream, buffer: Vec::new(), at: 0, end: 0 }
     }
 
     /// The stream itself, when nothing was read ahead.
@@ -199,25 +227,39 @@ impl Input {
     /// Is nothing read ahead? Then the next frame may be long in coming.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.at == self.buffer.len()
+        self.at == self.end
+    }
+
+    /// Can a record be taken without waiting?
+    #[must_use]
+    pub fn has_record(&self) -> bool {
+        let ahead = &self.buffer[self.at..self.end];
+        ahead.get(..4).is_some_and(|length| {
+            let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
+            ahead.len() - HEADER_BYTES.min(ahead.len()) >= length && ahead.len() >= HEADER_BYTES
+        })
     }
 
     /// Reads until `bytes` bytes are in the buffer.
     fn fill(&mut self, bytes: usize) -> Result<(), Error> {
-        self.buffer.drain(..self.at);
+        self.buffer.copy_within(self.at..self.end, 0);
+        self.end -= self.at;
         self.at = 0;
-        while self.buffer.len() < bytes {
-            let before = self.buffer.len();
-            self.buffer.resize(before + BUFFER_BYTES, 0);
+        while self.end < bytes {
+            // Never more than has come, doubled: lengths are only announced.
+            let room = (self.end + BUFFER_BYTES).min(bytes.max(BUFFER_BYTES));
+            if self.buffer.len() < room {
+                self.buffer.resize(room, 0);
+            }
             let read = loop {
-                match self.stream.read(&mut self.buffer[before..]) {
+                match self.stream.read(&mut self.buffer[self.end..]) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     read => break read,
                 }
             };
-            self.buffer.truncate(before + *read.as_ref().unwrap_or(&0));
-            if read.map_err(lost("receiving"))? == 0 {
-                return Err(Error::Ended);
+            match read.map_err(lost("receiving"))? {
+                0 => return Err(Error::Ended),
+                read => self.end += read,
             }
         }
         Ok(())
@@ -235,14 +277,14 @@ impl Input {
             let is_start = matches!(self.buffer[0], 9..=13)
                 && self.buffer[1..bytes] == [0, 0, 0, RECORD, 0, 0, 0][..bytes - 1];
             if !is_start {
-                return Err(no_frame(&self.buffer));
+                return Err(no_frame(&self.buffer[..self.end]));
             }
         }
         Ok(())
     }
 
     fn take(&mut self, bytes: usize) -> Result<&[u8], Error> {
-        if self.buffer.len() - self.at < bytes {
+        if self.end - self.at < bytes {
             self.fill(bytes)?;
         }
         self.at += bytes;
@@ -262,7 +304,7 @@ impl Input {
                 }
                 Frame::Data(length)
             }
-            _ => return Err(no_frame(&self.buffer[self.at - HEADER_BYTES..])),
+            _ => return Err(no_frame(&self.buffer[self.at - HEADER_BYTES..self.end])),
         };
         Ok((frame, head))
     }
@@ -331,7 +373,7 @@ impl Input {
             if self.is_empty() {
                 self.fill(1)?;
             }
-            let bytes = left.min(self.buffer.len() - self.at);
+            let bytes = left.min(self.end - self.at);
             if let (Some((file, offset)), Ok(())) = (into, &written) {
                 let data = &self.buffer[self.at..self.at + bytes];
                 written = write_all_at(file, data, offset + at as u64).map_err(|errno| {

@@ -16,69 +16,86 @@ impl Session<'_> {
     /// Reads the answers until all entries have theirs.
     pub(super) fn read_answers(&self, input: &mut Input) -> Result<(), Error> {
         loop {
-            let answer: ToSender = input.record()?;
+            let mut answer: ToSender = input.record()?;
             let state = &mut *self.lock();
-            match answer {
-                ToSender::Done { id, outcome } => self.entry_done(state, id, outcome)?,
-                ToSender::Wanted { id } => {
-                    let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
-                    if let Some(entry) = state.awaited.get_mut(&id) {
-                        // Another name of a file of which the receiver has none.
-                        entry.action = Action::Copied;
-                        entry.bytes = u64::try_from(found.stat.st_size).ok();
-                    }
-                    self.queue.answer(Some(Job::Wanted(Box::new(found))));
+            // As many as have come, at once.
+            let has_ended = loop {
+                if self.take_answer(state, answer)? {
+                    break true;
                 }
-                ToSender::Compare { id, digest } => {
-                    let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
-                    self.queue.answer(Some(Job::Compare(Box::new(found), digest)));
+                if !input.has_record() {
+                    break false;
                 }
-                ToSender::Lacking { id, ranges } => {
-                    let file = state.resuming.remove(&id).ok_or_else(|| unasked(id))?;
-                    file.limit_to(&ranges);
-                    self.queue.resume(file);
-                }
-                ToSender::Removed { path, why } => {
-                    let shown = self.at_target(OsString::from_vec(path));
-                    let result = match why {
-                        None => Ok(()),
-                        Some(why) => Err(gush_tree::Error::reported(&shown, self.said(&why))),
-                    };
-                    state.is_whole &= result.is_ok();
-                    state.events.mirrored(&shown, &result);
-                }
-                ToSender::Failed { id, why } => {
-                    let entry = state.take(id)?;
-                    self.forget(state, id);
-                    state.is_whole = false;
-                    if !why.is_empty() {
-                        let error = gush_tree::Error::reported(&entry.target, self.said(&why));
-                        state.events.entry_ended(&entry.source, &entry.target, &Err(error));
-                    }
-                }
-                ToSender::Warning(text) => {
-                    state.events.warns(&gush_tree::Error::reported(self.target, self.said(&text)));
-                }
-                ToSender::Invitation(invitation) => state.invitation = Some(invitation),
-                ToSender::Refused(why) => return Err(Error::Refused(without_controls(&why))),
-                ToSender::Finished if state.is_finishing && state.awaited.is_empty() => {
-                    state.is_ended = true;
-                    self.changed.notify_all();
-                    self.transport.release();
-                    return Ok(());
-                }
-                ToSender::Finished => {
-                    return Err(Error::Protocol("it has finished without all answers".into()));
-                }
-                ToSender::Joined => {
-                    return Err(Error::Protocol("the first stream cannot join".into()));
-                }
-            }
+                answer = input.record()?;
+            };
             if !state.wants_room || !state.is_nearly_full() {
                 state.wants_room = false;
                 self.changed.notify_all();
             }
+            if has_ended {
+                return Ok(());
+            }
         }
+    }
+
+    /// Takes an answer. `true` after the last one.
+    fn take_answer(&self, state: &mut State<'_>, answer: ToSender) -> Result<bool, Error> {
+        match answer {
+            ToSender::Done { id, outcome } => self.entry_done(state, id, outcome)?,
+            ToSender::Wanted { id } => {
+                let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
+                if let Some(entry) = state.awaited.get_mut(&id) {
+                    // Another name of a file of which the receiver has none.
+                    entry.action = Action::Copied;
+                    entry.bytes = u64::try_from(found.stat.st_size).ok();
+                }
+                self.queue.answer(Some(Job::Wanted(Box::new(found))));
+            }
+            ToSender::Compare { id, digest } => {
+                let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
+                self.queue.answer(Some(Job::Compare(Box::new(found), digest)));
+            }
+            ToSender::Lacking { id, ranges } => {
+                let file = state.resuming.remove(&id).ok_or_else(|| unasked(id))?;
+                file.limit_to(&ranges);
+                self.queue.resume(file);
+            }
+            ToSender::Removed { path, why } => {
+                let shown = self.at_target(OsString::from_vec(path));
+                let result = match why {
+                    None => Ok(()),
+                    Some(why) => Err(gush_tree::Error::reported(&shown, self.said(&why))),
+                };
+                state.is_whole &= result.is_ok();
+                state.events.mirrored(&shown, &result);
+            }
+            ToSender::Failed { id, why } => {
+                let entry = state.take(id)?;
+                self.forget(state, id);
+                state.is_whole = false;
+                if !why.is_empty() {
+                    let error = gush_tree::Error::reported(&entry.target, self.said(&why));
+                    state.events.entry_ended(&entry.source, &entry.target, &Err(error));
+                }
+            }
+            ToSender::Warning(text) => {
+                state.events.warns(&gush_tree::Error::reported(self.target, self.said(&text)));
+            }
+            ToSender::Invitation(invitation) => state.invitation = Some(invitation),
+            ToSender::Refused(why) => return Err(Error::Refused(without_controls(&why))),
+            ToSender::Finished if state.is_finishing && state.awaited.is_empty() => {
+                state.is_ended = true;
+                self.transport.release();
+                return Ok(true);
+            }
+            ToSender::Finished => {
+                return Err(Error::Protocol("it has finished without all answers".into()));
+            }
+            ToSender::Joined => {
+                return Err(Error::Protocol("the first stream cannot join".into()));
+            }
+        }
+        Ok(false)
     }
 
     /// An entry has ended well.

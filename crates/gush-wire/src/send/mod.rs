@@ -235,6 +235,11 @@ impl<'a> Session<'a> {
         format!("{}{}", self.host, without_controls(text))
     }
 
+    /// Is there a number without waiting?
+    fn has_number(&self) -> bool {
+        !self.lock().is_full()
+    }
+
     /// A number for an entry that is sent next. Waits while too many are without an answer.
     fn number(
         &self,

@@ -180,10 +180,10 @@ impl Queue {
         }
     }
 
-    /// Adds a file.
-    pub fn put(&self, found: Found) {
-        self.lock().found.push_back(Box::new(found));
-        self.work.notify_one();
+    /// Adds files.
+    pub fn put(&self, found: impl IntoIterator<Item = Found>) {
+        self.lock().found.extend(found.into_iter().map(Box::new));
+        self.work.notify_all();
     }
 
     /// Adds a file whose ranges any worker can send.

@@ -18,6 +18,9 @@ use super::worker::TOO_MANY_ATTRIBUTES;
 use crate::error::Error;
 use crate::record::{BASE, ToReceiver};
 
+/// The queue takes so many files at once: a wake-up for each would cost more than the file.
+const MOST_BATCHED: usize = 16;
+
 pub(super) struct Walk<'s, 'e> {
     session: &'s Session<'e>,
     /// The numbers of files with several names, by device and inode.
@@ -28,6 +31,8 @@ pub(super) struct Walk<'s, 'e> {
     root: PathBuf,
     /// The directories entered and not left, from the base on.
     open: Vec<Folder>,
+    /// Files for the queue, which takes many at once.
+    batch: Vec<Found>,
     /// The root of the tree that is walked, and its path.
     tree: Option<(Arc<OwnedFd>, PathBuf)>,
 }
@@ -62,6 +67,7 @@ impl<'s, 'e> Walk<'s, 'e> {
             names: HashSet::new(),
             root: PathBuf::new(),
             open: vec![Folder::new(BASE, Path::new(""))],
+            batch: Vec::with_capacity(MOST_BATCHED),
             tree: None,
         }
     }
@@ -71,6 +77,7 @@ impl<'s, 'e> Walk<'s, 'e> {
             self.send_operand(source)?;
         }
         let session = self.session;
+        self.put_batch();
         session.first.flush()?;
         session.queue.drain();
         session.lock().is_finishing = true;
@@ -142,6 +149,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         // be under way meanwhile.
         let is_alone = !self.names.insert(name.to_owned());
         if is_alone {
+            self.put_batch();
             self.session.wait_for_answers()?;
         }
         let place = Place::here(source);
@@ -157,7 +165,10 @@ impl<'s, 'e> Walk<'s, 'e> {
                 self.session.fails(&target, error);
                 Err(Error::Refused(format!("the walk ended: {why}")))
             }
-            (None, Ok(())) if is_alone => self.session.wait_for_answers(),
+            (None, Ok(())) if is_alone => {
+                self.put_batch();
+                self.session.wait_for_answers()
+            }
             (None, Ok(())) => Ok(()),
         }
     }
@@ -194,6 +205,9 @@ impl<'s, 'e> Walk<'s, 'e> {
             _ => Action::Recreated,
         };
         let bytes = (action == Action::Copied).then(|| u64::try_from(stat.st_size).unwrap_or(0));
+        if !session.has_number() {
+            self.put_batch();
+        }
         let id = session.number(&session.first, path, target.clone(), action, bytes)?;
         self.folder().entries += 1;
         let name = sent_as.as_bytes().to_vec();
@@ -232,7 +246,13 @@ impl<'s, 'e> Walk<'s, 'e> {
                 // Its other names are on the first stream.
                 (true, true) => session.ask(&session.first, found())?,
                 (true, false) => session.send_file(&session.first, found())?,
-                (false, _) => session.queue.put(found()),
+                (false, _) => {
+                    let found = found();
+                    self.batch.push(found);
+                    if self.batch.len() == MOST_BATCHED {
+                        self.put_batch();
+                    }
+                }
             }
             return Ok(());
         }
@@ -253,10 +273,15 @@ impl<'s, 'e> Walk<'s, 'e> {
         Ok(())
     }
 
-    fn wait_for_room(&self) -> Result<(), Error> {
+    fn put_batch(&mut self) {
+        self.session.queue.put(self.batch.drain(..));
+    }
+
+    fn wait_for_room(&mut self) -> Result<(), Error> {
         if self.session.queue.has_room() {
             return Ok(());
         }
+        self.put_batch();
         self.session.first.flush()?;
         self.session.queue.wait_for_room();
         Ok(())
@@ -278,6 +303,9 @@ impl<'s, 'e> Walk<'s, 'e> {
             Portrait::of(dir.as_fd(), stat, &Preserve::default(), path, &mut ignore)
                 .unwrap_or_default()
         });
+        if !session.has_number() {
+            self.put_batch();
+        }
         let id = session.number(&session.first, path, target.clone(), Action::Directory, None)?;
         let (folder, name) = (self.folder().id, name.as_bytes().to_vec());
         let mut record = ToReceiver::Enter { id, folder, name, portrait };

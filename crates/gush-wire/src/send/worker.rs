@@ -256,23 +256,25 @@ impl Session<'_> {
                 Err(error) => Err(unsent(error.to_string())),
             });
         }
-        let mut data = vec![0; length];
-        if let Err(error) = file.file.read_exact_at(&mut data, offset) {
-            let why = match error.kind() {
-                std::io::ErrorKind::UnexpectedEof => SHORTER.to_owned(),
-                _ => gush_text::os_text(&error).to_string(),
-            };
-            return Ok(Err(Unsent { bytes: 0, why }));
-        }
-        if file.looks_for_zeros() && data.iter().all(|&byte| byte == 0) {
-            return Ok(Ok(0));
-        }
         self.wait_for_allowance(length as u64);
-        stream.with(|output| {
-            output.record(&announced)?;
-            output.data(&data)
+        let read = stream.with(|output| {
+            output.data_by(&announced, length, |data| {
+                file.file.read_exact_at(data, offset)?;
+                Ok(!file.looks_for_zeros() || data.iter().any(|&byte| byte != 0))
+            })
         })?;
-        Ok(Ok(length as u64))
+        Ok(match read {
+            Ok(true) => Ok(length as u64),
+            Ok(false) => Ok(0),
+            Err(error) => {
+                let error: std::io::Error = error;
+                let why = match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof => SHORTER.to_owned(),
+                    _ => gush_text::os_text(&error).to_string(),
+                };
+                Err(Unsent { bytes: 0, why })
+            }
+        })
     }
 
     fn wait_for_allowance(&self, bytes: u64) {
