@@ -97,6 +97,18 @@ impl Remote {
         }
         let mut command: Vec<OsString> = shell.iter().map(OsString::from).collect();
         command.extend([address.host.clone(), gush.to_owned(), "serve-tree".into()]);
+        Self::connect(command)
+    }
+
+    /// Starts a command whose standard input and output lead to `gush serve-tree`. Returns the
+    /// streams from and to the other side.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    ///
+    /// # Panics
+    /// If the command is empty.
+    pub fn connect(command: Vec<OsString>) -> Result<(Self, (File, File)), Error> {
         let (first, streams) = run(&command, &[])?;
         let (first, further) = (Mutex::new(first), Mutex::new(Some(Vec::new())));
         let is_killed = AtomicBool::new(false);

@@ -361,6 +361,13 @@ fn remote() -> Vec<Arg> {
              refused",
         ),
         value("remote-gush", "PATH", "The gush of the other machine [default: gush]"),
+        value(
+            "via",
+            "ADDRESS",
+            "Connect to ADDRESS of gush link instead, where gush link tls-listen:PORT,fork,cert=CERT,\
+             key=KEY,cafile=CA exec:'gush serve-tree' runs: all who connect write as its user. HOST is \
+             only shown",
+        ),
         flag(
             "numeric-ids",
             "Keep owners by number on HOST [default: by name, where HOST knows the name]",

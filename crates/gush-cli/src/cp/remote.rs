@@ -1,6 +1,7 @@
 //! `gush cp SOURCE... HOST:DEST`: a copy to another machine.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -49,13 +50,77 @@ const SERVED: &[&str] = &[
     "progress",
     "rsh",
     "remote-gush",
+    "via",
     "streams",
 ];
 
 /// The most streams where no number is given: one of ssh carries 2 MiB in a round trip.
 const MOST_STREAMS: usize = 4;
 
-/// The other machine, and the command that leads there.
+/// What connects the two sides.
+#[derive(Debug)]
+enum Way {
+    /// `shell HOST gush serve-tree`.
+    Shell { shell: Vec<String>, gush: OsString },
+    /// An address of `gush link`, where `gush serve-tree` is started for each connection.
+    Address(OsString),
+}
+
+impl Way {
+    fn read(words: &Words) -> Result<Self, String> {
+        if let Some(address) = words.text("via") {
+            if words.text("rsh").or(words.text("remote-gush")).is_some() {
+                return Err(
+                    "--via starts no remote shell: leave out --rsh and --remote-gush".into()
+                );
+            }
+            return check_address(address).map(|()| Self::Address(address.clone()));
+        }
+        let shell = words.text("rsh").map_or("ssh".into(), |text| text.to_string_lossy());
+        let shell = shlex::split(&shell).filter(|words| !words.is_empty());
+        Ok(Self::Shell {
+            shell: shell
+                .ok_or("--rsh is no command line: a quote is not closed, or it is empty")?,
+            gush: words.text("remote-gush").map_or_else(|| "gush".into(), OsString::clone),
+        })
+    }
+
+    /// Starts the first connection. The messages of a link begin with `as_name`.
+    fn start(&self, address: &Address, as_name: &str) -> Result<(Remote, (File, File)), Error> {
+        match self {
+            Self::Shell { shell, gush } => Remote::start(shell, address, gush),
+            Self::Address(via) => {
+                let mut link = ["/proc/self/exe", "link", "--speak-for", as_name, "-"]
+                    .map(OsString::from)
+                    .to_vec();
+                link.push(via.clone());
+                Remote::connect(link)
+            }
+        }
+    }
+
+    /// The command as messages name it.
+    fn shown<'a>(&self, command: &'a str) -> &'a str {
+        match self {
+            Self::Shell { .. } => command,
+            Self::Address(_) => "the link",
+        }
+    }
+}
+
+#[cfg(feature = "link")]
+fn check_address(address: &OsStr) -> Result<(), String> {
+    gush_link::address::Address::from_os(address)
+        .map(drop)
+        .map_err(|error| format!("--via: {error}"))
+}
+
+#[cfg(not(feature = "link"))]
+fn check_address(_address: &OsStr) -> Result<(), String> {
+    Err(format!("--via: {}", crate::about::why_left_out("link")))
+}
+
+/// The other machine, and what leads there.
 #[derive(Debug)]
 pub struct Target {
     address: Address,
@@ -63,8 +128,7 @@ pub struct Target {
     /// The sources, without the target.
     sources: usize,
     is_directory: bool,
-    shell: Vec<String>,
-    gush: OsString,
+    way: Way,
     streams: Streams,
     numeric_ids: bool,
 }
@@ -83,7 +147,8 @@ impl Target {
         let is_given = |id: &&str| words.0.value_source(id) == Some(ValueSource::CommandLine);
         let address = named.and_then(|path| Some((path, Address::of(path.as_os_str())?)));
         let Some((shown, address)) = address.filter(|_| sources > 0) else {
-            let alone = ["rsh", "remote-gush", "streams", "numeric-ids"].into_iter().find(is_given);
+            let alone =
+                ["rsh", "remote-gush", "via", "streams", "numeric-ids"].into_iter().find(is_given);
             return match alone {
                 Some(name) => Err(format!("--{name} requires a target HOST:DEST")),
                 None => Ok(None),
@@ -110,16 +175,12 @@ impl Target {
                 }
             },
         };
-        let shell = words.text("rsh").map_or("ssh".into(), |text| text.to_string_lossy());
-        let shell = shlex::split(&shell).filter(|words| !words.is_empty());
         Ok(Some(Self {
             address,
             shown: shown.clone(),
             sources,
             is_directory: settings.naming.target_directory.is_some(),
-            shell: shell
-                .ok_or("--rsh is no command line: a quote is not closed, or it is empty")?,
-            gush: words.text("remote-gush").map_or_else(|| "gush".into(), OsString::clone),
+            way: Way::read(words)?,
             streams,
             numeric_ids: words.has("numeric-ids"),
         }))
@@ -142,33 +203,33 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
     };
     let host = target.address.host.to_string_lossy();
     let mut reporter = Reporter::new(as_name, talker, settings);
-    let ended = Remote::start(&target.shell, &target.address, OsStr::new(&target.gush)).and_then(
-        |(remote, streams)| {
-            let mut options = settings.options.clone();
-            options.preserve.numeric_ids = target.numeric_ids;
-            let further: (&dyn Transport, Streams) = (&remote, target.streams);
-            let sent = gush_wire::send(&request, &options, streams, further, &mut reporter);
-            if sent.is_err() {
-                remote.end();
-            }
-            let (command, status) = remote.wait()?;
-            let Some(status) = status.filter(|status| !status.success()) else { return sent };
-            // What a shell answers where it finds no such program, or none that it may run.
-            let hint = match status.code() {
-                Some(126 | 127) => " (is gush installed there? --remote-gush names it)",
-                _ => "",
-            };
-            match sent {
-                Err(Error::Silent) => Err(Error::Refused(format!(
-                    "{command} ended with {status} before gush answered{hint}"
-                ))),
-                Err(Error::Ended | Error::Io { .. }) => Err(Error::Refused(format!(
-                    "{command} ended with {status} before the copy was complete"
-                ))),
-                sent => sent,
-            }
-        },
-    );
+    gush_process::restore_sigchld();
+    let ended = target.way.start(&target.address, as_name).and_then(|(remote, streams)| {
+        let mut options = settings.options.clone();
+        options.preserve.numeric_ids = target.numeric_ids;
+        let further: (&dyn Transport, Streams) = (&remote, target.streams);
+        let sent = gush_wire::send(&request, &options, streams, further, &mut reporter);
+        if sent.is_err() {
+            remote.end();
+        }
+        let (command, status) = remote.wait()?;
+        let Some(status) = status.filter(|status| !status.success()) else { return sent };
+        let name = target.way.shown(&command);
+        // What a shell answers where it finds no such program, or none that it may run.
+        let hint = match status.code() {
+            Some(126 | 127) => " (is gush installed there? --remote-gush names it)",
+            _ => "",
+        };
+        match sent {
+            Err(Error::Silent) => Err(Error::Refused(format!(
+                "{name} ended with {status} before gush answered{hint}"
+            ))),
+            Err(Error::Ended | Error::Io { .. }) => Err(Error::Refused(format!(
+                "{name} ended with {status} before the copy was complete"
+            ))),
+            sent => sent,
+        }
+    });
     let written = reporter.finish();
     match ended {
         Ok(is_whole) if is_whole && written => ExitCode::SUCCESS,

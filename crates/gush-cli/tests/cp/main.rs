@@ -30,4 +30,5 @@ mod talk;
 mod tree_faults;
 mod tree_weather;
 mod trees;
+mod via;
 mod weather;
