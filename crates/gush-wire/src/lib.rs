@@ -15,6 +15,7 @@ compile_error!("gush-wire runs on Linux only");
 #[cfg(test)]
 use gush_test as _;
 
+pub mod compress;
 mod error;
 pub mod frame;
 mod greeting;
