@@ -1,6 +1,8 @@
 //! Data frames compressed by [zstd](https://www.rfc-editor.org/rfc/rfc8878), each for itself: a frame
 //! can be lost with its file, and later ones are read all the same.
 
+use std::fmt;
+
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::error::Error;
@@ -15,6 +17,12 @@ const LEAST_BYTES: usize = 512;
 pub struct Packer {
     context: Compressor<'static>,
     packed: Vec<u8>,
+}
+
+impl fmt::Debug for Packer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packer").finish_non_exhaustive()
+    }
 }
 
 impl Packer {
@@ -45,6 +53,12 @@ impl Packer {
 pub struct Unpacker {
     context: Decompressor<'static>,
     data: Vec<u8>,
+}
+
+impl fmt::Debug for Unpacker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unpacker").finish_non_exhaustive()
+    }
 }
 
 impl Unpacker {

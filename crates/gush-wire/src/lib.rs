@@ -19,6 +19,7 @@ pub mod compress;
 mod error;
 pub mod frame;
 mod greeting;
+mod packing;
 mod receive;
 pub mod record;
 mod remote;

@@ -5,7 +5,7 @@ use gush_tree::{Preserve, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of all that the two sides say to each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
 /// The most entries without an answer.

@@ -245,6 +245,7 @@ fn another_version_is_refused_by_both_sides() {
         shown: Path::new("h:t"),
         is_exact: false,
         is_directory: false,
+        compresses: false,
     };
     let ended =
         gush_wire::send(&request, &CopyOptions::default(), (input, output), (&(), ONE), &mut ());
@@ -277,6 +278,7 @@ fn an_end_before_all_is_sent_is_no_end() {
         shown: Path::new("h:t"),
         is_exact: false,
         is_directory: false,
+        compresses: false,
     };
     let closing = Closing(Mutex::new(Some(from)));
     let options = CopyOptions::default();
@@ -297,6 +299,7 @@ fn answers_about_entries_that_were_not_sent_end_the_session() {
         shown: Path::new("h:t"),
         is_exact: false,
         is_directory: false,
+        compresses: false,
     };
     let ended =
         gush_wire::send(&request, &CopyOptions::default(), (input, output), (&(), ONE), &mut ());
@@ -341,6 +344,7 @@ fn a_tree_that_is_deeper_than_the_window_is_sent() {
         shown: Path::new("h:t"),
         is_exact: false,
         is_directory: false,
+        compresses: false,
     };
     let mut options = CopyOptions::default();
     options.recursive = true;
@@ -362,6 +366,7 @@ fn what_the_other_side_says_does_not_steer_the_terminal() {
         shown: Path::new("h:t"),
         is_exact: false,
         is_directory: false,
+        compresses: false,
     };
     let ended =
         gush_wire::send(&request, &CopyOptions::default(), (input, output), (&(), ONE), &mut ());

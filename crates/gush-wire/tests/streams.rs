@@ -116,6 +116,7 @@ fn copy(
         shown: Path::new("h:t"),
         is_exact: false,
         is_directory: false,
+        compresses: false,
     };
     let mut options = CopyOptions::default();
     options.recursive = true;

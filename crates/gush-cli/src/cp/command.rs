@@ -369,6 +369,10 @@ fn remote() -> Vec<Arg> {
              only shown",
         ),
         flag(
+            "compress",
+            "Compress what is sent while that is faster than HOST takes it; --limit counts bytes before",
+        ),
+        flag(
             "numeric-ids",
             "Keep owners by number on HOST [default: by name, where HOST knows the name]",
         ),

@@ -51,6 +51,7 @@ const SERVED: &[&str] = &[
     "rsh",
     "remote-gush",
     "via",
+    "compress",
     "streams",
 ];
 
@@ -130,6 +131,7 @@ pub struct Target {
     is_directory: bool,
     way: Way,
     streams: Streams,
+    compresses: bool,
     numeric_ids: bool,
 }
 
@@ -147,8 +149,9 @@ impl Target {
         let is_given = |id: &&str| words.0.value_source(id) == Some(ValueSource::CommandLine);
         let address = named.and_then(|path| Some((path, Address::of(path.as_os_str())?)));
         let Some((shown, address)) = address.filter(|_| sources > 0) else {
-            let alone =
-                ["rsh", "remote-gush", "via", "streams", "numeric-ids"].into_iter().find(is_given);
+            let alone = ["rsh", "remote-gush", "via", "compress", "streams", "numeric-ids"]
+                .into_iter()
+                .find(is_given);
             return match alone {
                 Some(name) => Err(format!("--{name} requires a target HOST:DEST")),
                 None => Ok(None),
@@ -182,6 +185,7 @@ impl Target {
             is_directory: settings.naming.target_directory.is_some(),
             way: Way::read(words)?,
             streams,
+            compresses: words.has("compress"),
             numeric_ids: words.has("numeric-ids"),
         }))
     }
@@ -200,6 +204,7 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         shown: &target.shown,
         is_exact: settings.naming.no_target_directory,
         is_directory: target.is_directory,
+        compresses: target.compresses,
     };
     let host = target.address.host.to_string_lossy();
     let mut reporter = Reporter::new(as_name, talker, settings);

@@ -78,6 +78,7 @@ fuzz_target!(|answers: &[u8]| {
         shown: Path::new("host:copy"),
         is_exact: true,
         is_directory: false,
+        compresses: false,
     };
     let mut options = CopyOptions::default();
     options.recursive = true;

@@ -50,6 +50,8 @@ pub struct Request<'a> {
     pub is_exact: bool,
     /// The target is a directory, and an error otherwise.
     pub is_directory: bool,
+    /// The data of files is compressed where that is faster.
+    pub compresses: bool,
 }
 
 /// Sends the sources over a pair of streams, from the other side and to it, and over those that
@@ -94,8 +96,12 @@ pub fn send(
     // What the other side has to say explains a failure to write.
     meet(&mut input)?;
     greeted?;
+    if request.compresses {
+        output.compress()?;
+    }
     let session = Session {
         options,
+        compresses: request.compresses,
         asks: rules.ask(),
         target: request.shown,
         host: Address::of(request.shown.as_os_str())
@@ -140,6 +146,7 @@ fn shown_host(request: &Request<'_>) -> OsString {
 /// What all threads of the sender use.
 struct Session<'a> {
     options: &'a CopyOptions,
+    compresses: bool,
     /// The receiver is asked what it needs.
     asks: bool,
     /// The target as messages show it.

@@ -119,7 +119,12 @@ fn join(session: &Session<'_>, token: Token, is_asked: bool) -> Result<(), Error
         output.flush()?;
         meet(&mut input)?;
         match input.record()? {
-            ToSender::Joined => Ok((input, Stream::new(output))),
+            ToSender::Joined => {
+                if session.compresses {
+                    output.compress()?;
+                }
+                Ok((input, Stream::new(output)))
+            }
             ToSender::Refused(why) => Err(Error::Refused(session.said(&why))),
             _ => Err(Error::Protocol("a stream was not answered".into())),
         }

@@ -242,7 +242,8 @@ impl Session<'_> {
         let (id, offset) = (file.id, range.start);
         let length = usize::try_from(range.end - range.start).unwrap_or(MOST_DATA_BYTES);
         let announced = ToReceiver::Data { id, offset, length: length as u32, hole_bytes };
-        if !file.looks_for_zeros() && length >= COPIED_BYTES {
+        let is_packed = stream.with(|output| Ok(output.packs()))?;
+        if !file.looks_for_zeros() && length >= COPIED_BYTES && !is_packed {
             let limit = self.options.moving.limit.as_ref();
             let moved = stream.with(|output| {
                 output.record(&announced)?;
