@@ -2,13 +2,14 @@
 """A tree to another machine, compared with rsync and tar over the same ssh.
 
     bench/wire.py GUSH [--rtt MS] [--rate MIB] [--window MIB] [--loss P] [--files N] [--bytes N]
-                  [--gush-args=ARGS]... [--ssh-args=ARGS] [--floor N,N...] [--unchanged] [--rounds N]
+                  [--gush-args=ARGS]... [--ssh-args=ARGS] [--floor N,N...] [--unchanged] [--text]
+                  [--rounds N]
 
 sshd of OpenSSH runs with keys of its own in a directory of its own, once for each connection
 (sshd -i). Between ssh and sshd stands bench/line.c, which all connections of one copy share: a rate, a
 round trip, and a TCP window for each connection. Each --gush-args adds a row. A floor is that many ssh
 at once that move as many bytes to `cat >/dev/null`, with connections of their own and through one.
-With --unchanged the copy is there before. Prints medians and quartiles of the time relative to rsync.
+With --unchanged the copy is there before. With --text the files are words, not noise. Prints medians and quartiles of the time relative to rsync.
 Each copy is compared with the source by diff -r once.
 """
 import argparse
@@ -72,8 +73,15 @@ def prepare(place, options):
     return f"{place}/ssh"
 
 
-def make(tree, files, size):
-    block = os.urandom(min(size, 1 << 20))
+def words(size):
+    """Text of 4,000 words, of which a few are frequent: zstd -1 leaves a third."""
+    known = [os.urandom(random.randint(1, 5)).hex() for _ in range(4000)]
+    chosen = random.choices(known, [1 / rank for rank in range(1, 4001)], k=size // 3)
+    return " ".join(chosen).encode()[:size]
+
+
+def make(tree, files, size, is_text=False):
+    block = (words if is_text else os.urandom)(min(size, 1 << 20))
     for number in range(files):
         if number % 100 == 0:
             folder = f"{tree}/{number // 100}"
@@ -126,11 +134,12 @@ def main():
     parser.add_argument("--gush-args", action="append", help="options of gush; once for each row")
     parser.add_argument("--floor", type=lambda text: [int(n) for n in text.split(",")], default=[])
     parser.add_argument("--unchanged", action="store_true")
+    parser.add_argument("--text", action="store_true", help="files of words")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as place:
         rsh = prepare(place, options)
-        make(f"{place}/tree", options.files, options.bytes)
+        make(f"{place}/tree", options.files, options.bytes, options.text)
         commands = ways(options, place, rsh)
         rows = {name: [] for name in commands}
         for round in range(options.rounds):
