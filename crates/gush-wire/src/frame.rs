@@ -242,7 +242,7 @@ impl Output {
             .map_err(lost("sending data"))?;
         if let Some(packing) = &mut self.packing {
             packing.turns.sent(length as u64, 0);
-            packing.turns.wrote(length as u64, ns_since(begun));
+            packing.turns.wrote(ns_since(begun));
         }
         Ok(moved)
     }
@@ -259,7 +259,7 @@ impl Output {
         let begun = Instant::now();
         let written = self.stream.write_all(&self.buffer).map_err(lost("sending"));
         if let Some(packing) = &mut self.packing {
-            packing.turns.wrote(self.buffer.len() as u64, ns_since(begun));
+            packing.turns.wrote(ns_since(begun));
         }
         self.buffer.clear();
         written

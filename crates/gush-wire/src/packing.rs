@@ -27,22 +27,18 @@ struct Turn {
     /// Bytes of files, settling ones included.
     data_bytes: u64,
     counted_bytes: u64,
-    line_bytes: u64,
     pack_ns: u64,
+    /// The other side's work is part of it, where the line waits for that.
     write_ns: u64,
 }
 
 impl Turn {
-    fn cost_ns_per_byte(&self) -> f64 {
-        (self.pack_ns + self.write_ns) as f64 / self.counted_bytes.max(1) as f64
+    fn spent_ns(&self) -> u64 {
+        self.pack_ns + self.write_ns
     }
 
-    /// Would the bytes saved have taken longer on the line than it took to save them? A line that
-    /// was not full looks faster than it is, and the answer is then no.
-    fn has_gained(&self) -> bool {
-        let saved_bytes = self.counted_bytes.saturating_sub(self.line_bytes);
-        let write_ns_per_byte = self.write_ns as f64 / self.line_bytes.max(1) as f64;
-        saved_bytes as f64 * write_ns_per_byte > self.pack_ns as f64
+    fn cost_ns_per_byte(&self) -> f64 {
+        self.spent_ns() as f64 / self.counted_bytes.max(1) as f64
     }
 }
 
@@ -72,7 +68,11 @@ impl Default for Turns {
 impl Turns {
     /// The way of the next data.
     pub fn way(&mut self) -> Way {
-        if self.turn.data_bytes >= self.turn_bytes {
+        // A trial that has cost too much already is over.
+        let is_too_dear = self
+            .other_cost
+            .is_some_and(|other| self.turn.spent_ns() as f64 > other * TRIAL_BYTES as f64);
+        if self.turn.data_bytes >= self.turn_bytes || is_too_dear {
             self.end_turn();
         }
         self.way
@@ -95,7 +95,6 @@ impl Turns {
                 }
                 self.patience_bytes
             }
-            None if is_packed && turn.has_gained() => self.patience_bytes,
             None => {
                 self.other_cost = Some(cost);
                 self.switch();
@@ -124,10 +123,9 @@ impl Turns {
         }
     }
 
-    /// The stream has taken bytes in this time.
-    pub fn wrote(&mut self, line_bytes: u64, write_ns: u64) {
+    /// A write to the stream has taken so long.
+    pub fn wrote(&mut self, write_ns: u64) {
         if !self.is_settling() {
-            self.turn.line_bytes += line_bytes;
             self.turn.write_ns += write_ns;
         }
     }
@@ -159,7 +157,7 @@ mod tests {
             buffered_ns = buffered_ns.saturating_sub(pack_ns) + ns(line_bytes, line_mib);
             let write_ns = buffered_ns.saturating_sub(ns(FRAME_BYTES, line_mib));
             buffered_ns -= write_ns;
-            turns.wrote(line_bytes, write_ns);
+            turns.wrote(write_ns);
         }
         packed as f64 / FRAMES as f64
     }
@@ -189,5 +187,20 @@ mod tests {
         assert!(packed_part(&mut turns, 10, 300, 3) > 0.4);
         assert!(packed_part(&mut turns, 10, 300, 3) > 0.95);
         assert!(packed_part(&mut turns, 119, 1000, 1) < 0.2);
+    }
+
+    #[test]
+    fn a_receiver_that_takes_long_to_unpack_is_no_slow_line() {
+        let (mut turns, mut packed) = (Turns::default(), 0);
+        for _ in 0..256 {
+            let (pack_ns, write_ns) = match turns.way() {
+                Way::Plain => (0, 2_000_000),
+                Way::Packed => (10_000_000, 10_000_000),
+            };
+            packed += i32::from(pack_ns > 0);
+            turns.sent(FRAME_BYTES, pack_ns);
+            turns.wrote(write_ns);
+        }
+        assert!(packed < 16, "{packed}");
     }
 }
