@@ -1,4 +1,4 @@
-//! `gush serve-tree`: the receiving side of `gush cp SRC HOST:DST`, which ssh starts.
+//! `gush serve-tree`: the other side of `gush cp SRC HOST:DST` and `HOST:SRC DST`, which ssh starts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,10 +11,10 @@ use gush_text::os_text;
 use crate::args;
 use crate::talk::Talker;
 
-/// Receive a tree from `gush cp SOURCE HOST:DEST`, which runs this command on HOST
+/// Receive a tree from `gush cp SOURCE HOST:DEST`, or send one to `gush cp HOST:SOURCE DEST`
 ///
-/// Standard input and output carry the protocol of docs/wire.md. A target is named by the sender, and
-/// written with the rights of this user.
+/// Either runs this command on HOST, where standard input and output carry the protocol of
+/// docs/wire.md. The other side names what is written or read, with the rights of this user.
 #[derive(Debug, Parser)]
 #[command(name = "serve-tree", version, max_term_width = 100)]
 struct ServeTreeArgs {}
@@ -44,14 +44,14 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         std::io::stdin().as_fd().try_clone_to_owned(),
         std::io::stdout().as_fd().try_clone_to_owned(),
     );
-    let received = match streams {
-        (Ok(input), Ok(output)) => gush_wire::receive(File::from(input), File::from(output)),
+    let served = match streams {
+        (Ok(input), Ok(output)) => gush_wire::serve(File::from(input), File::from(output)),
         (Err(error), _) | (_, Err(error)) => {
             return talker
                 .fail(format_args!("cannot use the standard streams: {}", os_text(&error)));
         }
     };
-    match received {
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Streams of a session that has failed are not waited for.

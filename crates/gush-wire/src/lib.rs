@@ -1,4 +1,5 @@
-//! A tree on its way to another machine: one side [sends](send()), the other [receives](receive()).
+//! A tree on its way to another machine, or from it: one side [sends](send()) or
+//! [receives](receive()), and the other one [serves](serve()) it.
 //!
 //! The two are joined by pairs of byte streams, most often those of `ssh HOST gush serve-tree`
 //! ([`Remote`]): one, or several where one is slower than the walk. Records ([`record`]) are small and
@@ -16,6 +17,7 @@ compile_error!("gush-wire runs on Linux only");
 use gush_test as _;
 
 pub mod compress;
+mod entry;
 mod error;
 pub mod frame;
 mod greeting;
@@ -24,8 +26,10 @@ mod receive;
 pub mod record;
 mod remote;
 mod send;
+mod serve;
 
 pub use error::Error;
 pub use receive::receive;
 pub use remote::{Address, Remote};
 pub use send::{Request, Streams, Transport, send};
+pub use serve::serve;

@@ -1,11 +1,15 @@
 //! The records of both directions. A new one, or a new field, is a new [`VERSION`].
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use gush::Rate;
 use gush_tree::remote::Portrait;
-use gush_tree::{Preserve, Update};
+use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of all that the two sides say to each other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
 /// The most entries without an answer.
@@ -60,10 +64,102 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Those of a copy with these options.
+    #[must_use]
+    pub fn of(options: &CopyOptions) -> Self {
+        let filter = options.filter.as_ref().map(|filter| filter.rules().to_vec());
+        Self {
+            preserve: options.preserve,
+            update: options.update,
+            is_mirror: options.mirror,
+            filter: filter.unwrap_or_default(),
+            resumes: options.resume,
+            is_dry_run: options.dry_run,
+        }
+    }
+
+    /// The options of a copy by these rules.
+    pub(crate) fn options(self) -> Result<CopyOptions, String> {
+        let mut options = CopyOptions::default();
+        options.preserve = self.preserve;
+        // A file gets its name last, with its times: one of the same size and time is complete.
+        options.update = match (self.update, self.resumes) {
+            (Update::All, true) => Update::Changed,
+            (update, _) => update,
+        };
+        options.mirror = self.is_mirror;
+        options.resume = self.resumes;
+        options.dry_run = self.is_dry_run;
+        if !self.filter.is_empty() {
+            let filter: Vec<_> = self
+                .filter
+                .into_iter()
+                .map(|(includes, pattern)| (includes, OsString::from_vec(pattern)))
+                .collect();
+            options.filter = Some(Filter::new(&filter)?);
+        }
+        Ok(options)
+    }
+
     /// May the receiver need no data of a file? Then it is asked before.
     #[must_use]
     pub fn ask(&self) -> bool {
         self.update != Update::All || self.resumes || self.is_dry_run
+    }
+}
+
+/// What a sender on the other machine sends, and the options of the copy that it follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wish {
+    /// The paths of the sources.
+    pub sources: Vec<Vec<u8>>,
+    /// What the receiver follows: the sender's questions depend on it.
+    pub rules: Rules,
+    /// Directories are sent with all that is in them.
+    pub is_recursive: bool,
+    /// A source that is a symbolic link stands for what it leads to.
+    pub follows_sources: bool,
+    /// Stay on the file system of each source.
+    pub one_file_system: bool,
+    /// Leave out what the `.gitignore` files of the source name.
+    pub gitignore: bool,
+    /// Send the hash of each file.
+    pub verify: bool,
+    /// Compress data where that is faster.
+    pub compresses: bool,
+    /// Send at most this much, if it is not 0.
+    pub limit_bytes_per_second: u64,
+}
+
+impl Wish {
+    /// For these sources, in a copy with these options.
+    pub(crate) fn of(sources: Vec<Vec<u8>>, options: &CopyOptions, compresses: bool) -> Self {
+        Self {
+            sources,
+            rules: Rules::of(options),
+            is_recursive: options.recursive,
+            follows_sources: options.dereference != Dereference::Never,
+            one_file_system: options.one_file_system,
+            gitignore: options.gitignore,
+            verify: options.verify,
+            compresses,
+            limit_bytes_per_second: options.moving.limit.as_ref().and_then(Rate::get).unwrap_or(0),
+        }
+    }
+
+    /// The options that the sender follows.
+    pub(crate) fn options(self) -> Result<CopyOptions, String> {
+        let mut options = self.rules.options()?;
+        options.recursive = self.is_recursive;
+        options.dereference = match self.follows_sources {
+            true => Dereference::Named,
+            false => Dereference::Never,
+        };
+        options.one_file_system = self.one_file_system;
+        options.gitignore = self.gitignore;
+        options.verify = self.verify;
+        options.moving.limit = Rate::bytes_per_second(self.limit_bytes_per_second);
+        Ok(options)
     }
 }
 
@@ -85,6 +181,28 @@ pub enum ToReceiver {
         is_directory: bool,
         /// What becomes of what is there.
         rules: Rules,
+    },
+    /// In the place of [`Begin`](Self::Begin): the other side is to be the sender.
+    Send(Wish),
+    /// To a receiver that has asked with [`Send`](Self::Send): what comes next below [`BASE`] is
+    /// this source.
+    Operand {
+        /// Its number among the sources, from 0.
+        number: u32,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// To a receiver that has asked with [`Send`](Self::Send): an entry could not be read as it
+    /// should.
+    Problem {
+        /// The path at the sender.
+        path: Vec<u8>,
+        /// The path below the target.
+        target: Vec<u8>,
+        /// The error message.
+        text: String,
+        /// The entry comes all the same.
+        is_warning: bool,
     },
     /// Further streams will come: the answer is a [`Token`].
     Invite,
@@ -148,6 +266,8 @@ pub enum ToReceiver {
         folder: u64,
         /// The name.
         name: Vec<u8>,
+        /// Its size and times.
+        portrait: Portrait,
         /// Further names may follow.
         has_names: bool,
         /// Both sides have the same bytes. If not, and the copy is real, the file comes instead.

@@ -21,6 +21,8 @@ pub struct Address {
     pub host: OsString,
     /// The path there; empty is the directory where the command starts.
     pub path: PathBuf,
+    /// What is before the path.
+    pub prefix: OsString,
 }
 
 impl Address {
@@ -57,11 +59,20 @@ impl Address {
             }
         };
         let is_host = !host.is_empty() && !host.contains(&b'/');
+        let prefix = OsStr::from_bytes(&bytes[..bytes.len() - path.len()]).to_owned();
         is_host.then(|| Self {
+            prefix,
             host: OsStr::from_bytes(&host).to_owned(),
             path: Path::new(OsStr::from_bytes(path)).to_path_buf(),
         })
     }
+}
+
+/// A path of the other machine as messages show it: after what names the host.
+pub(crate) fn at_host(host: &OsStr, path: &Path) -> PathBuf {
+    let mut shown = host.to_owned();
+    shown.push(path);
+    PathBuf::from(shown)
 }
 
 /// How long a command has to end after a failure.

@@ -1,6 +1,7 @@
 //! A receiver whose sender is hostile, and the other way round: nothing is made outside the target,
 //! and a session that makes no sense ends.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -8,10 +9,10 @@ use std::sync::Mutex;
 use std::thread;
 
 use gush_test as _;
-use gush_tree::CopyOptions;
 use gush_tree::remote::Portrait;
+use gush_tree::{CopyOptions, Done, Error as TreeError, Events};
 use gush_wire::frame::{Input, Output};
-use gush_wire::record::{BASE, Hello, Outcome, Rules, ToReceiver, ToSender, VERSION, WINDOW};
+use gush_wire::record::{BASE, Hello, Outcome, Rules, ToReceiver, ToSender, VERSION, WINDOW, Wish};
 use gush_wire::{Error, Request, Streams, Transport};
 
 fn pipe() -> (File, File) {
@@ -37,7 +38,7 @@ fn receive(dir: &Path, records: &[ToReceiver], then: &[u8]) -> (Result<(), Error
         std::fs::create_dir(&target).unwrap();
     }
     let ((input, to), (from, output)) = (pipe(), pipe());
-    let receiver = thread::spawn(move || gush_wire::receive(input, output));
+    let receiver = thread::spawn(move || gush_wire::serve(input, output));
     let answers = thread::spawn(move || {
         let mut input = Input::new(from);
         let _: Hello = input.record().unwrap();
@@ -94,6 +95,10 @@ fn end(sent_bytes: u64) -> ToReceiver {
 
 fn leave(id: u64, entries: u64) -> ToReceiver {
     ToReceiver::Leave { id, entries, is_listed: true }
+}
+
+fn operand(number: u32, name: &str) -> ToReceiver {
+    ToReceiver::Operand { number, name: name.into() }
 }
 
 fn finish(entries: u64) -> ToReceiver {
@@ -166,7 +171,16 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
     let broken = ToReceiver::Broken { id: 1, sent_bytes: 2 };
     let missing =
         |folder| ToReceiver::Unreadable { id: 5, folder, name: "u".into(), has_names: false };
-    let cases: [(&str, Vec<ToReceiver>); 21] = [
+    let problem = ToReceiver::Problem {
+        path: "p".into(),
+        target: "t".into(),
+        text: "p".into(),
+        is_warning: false,
+    };
+    let cases: [(&str, Vec<ToReceiver>); 24] = [
+        ("a source that nobody here has asked for", vec![operand(0, "a")]),
+        ("a problem that nobody here is shown", vec![problem]),
+        ("a second request, to send", vec![ToReceiver::Send(Wish::default())]),
         ("a further name of nothing", vec![link(7), finish(1)]),
         ("data beyond the file", vec![file("a", 3), data(1, 3), end(3)]),
         ("an offset that wraps", vec![file("a", huge), data(huge, 8), end(8)]),
@@ -201,7 +215,7 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
 fn text_shorter_than_a_header_is_refused_while_the_stream_stays_open() {
     let ((input, mut to), (_from, output)) = (pipe(), pipe());
     std::io::Write::write_all(&mut to, b"Welcome!\n").unwrap();
-    let ended = gush_wire::receive(input, output);
+    let ended = gush_wire::serve(input, output);
     assert!(
         matches!(&ended, Err(Error::Protocol(why)) if why.contains("it sent 'Welcome!'")),
         "{ended:?}"
@@ -232,7 +246,7 @@ fn another_version_is_refused_by_both_sides() {
     let mut sender = Output::new(to);
     sender.record(&other).unwrap();
     sender.flush().unwrap();
-    let ended = gush_wire::receive(input, output);
+    let ended = gush_wire::serve(input, output);
     assert!(matches!(ended, Err(Error::Version { theirs, .. }) if theirs == VERSION + 1));
 
     let ((input, to), (_from, output)) = (pipe(), pipe());
@@ -242,7 +256,7 @@ fn another_version_is_refused_by_both_sides() {
     let request = Request {
         sources: &[],
         target: Path::new("t"),
-        shown: Path::new("h:t"),
+        host: OsStr::new("h:"),
         is_exact: false,
         is_directory: false,
         compresses: false,
@@ -275,7 +289,7 @@ fn an_end_before_all_is_sent_is_no_end() {
     let request = Request {
         sources: &[&file],
         target: Path::new("t"),
-        shown: Path::new("h:t"),
+        host: OsStr::new("h:"),
         is_exact: false,
         is_directory: false,
         compresses: false,
@@ -296,7 +310,7 @@ fn answers_about_entries_that_were_not_sent_end_the_session() {
     let request = Request {
         sources: &[],
         target: Path::new("t"),
-        shown: Path::new("h:t"),
+        host: OsStr::new("h:"),
         is_exact: false,
         is_directory: false,
         compresses: false,
@@ -341,7 +355,7 @@ fn a_tree_that_is_deeper_than_the_window_is_sent() {
     let request = Request {
         sources: &[&dir.path().join("d")],
         target: Path::new("t"),
-        shown: Path::new("h:t"),
+        host: OsStr::new("h:"),
         is_exact: false,
         is_directory: false,
         compresses: false,
@@ -363,7 +377,7 @@ fn what_the_other_side_says_does_not_steer_the_terminal() {
     let request = Request {
         sources: &[],
         target: Path::new("t"),
-        shown: Path::new("h:t"),
+        host: OsStr::new("h:"),
         is_exact: false,
         is_directory: false,
         compresses: false,
@@ -371,4 +385,118 @@ fn what_the_other_side_says_does_not_steer_the_terminal() {
     let ended =
         gush_wire::send(&request, &CopyOptions::default(), (input, output), (&(), ONE), &mut ());
     assert_eq!(ended.unwrap_err().to_string(), "no\u{fffd}[2J");
+}
+
+/// What a user who has asked for `sources` is shown.
+#[derive(Default)]
+struct Seen(Vec<String>);
+
+impl Events for Seen {
+    fn entry_ended(&mut self, source: &Path, _: &Path, result: &Result<Done, TreeError>) {
+        let ended = result.as_ref().map_or_else(ToString::to_string, |_| "done".into());
+        self.0.push(format!("{}: {ended}", source.display()));
+    }
+}
+
+/// Asks a sender, which sends these records, for `sources` in the directory `target`.
+fn pull(
+    target: &Path,
+    sources: &[&str],
+    records: &[ToReceiver],
+    seen: &mut Seen,
+) -> (Result<bool, Error>, Wish) {
+    let ((from, output), (input, to)) = (pipe(), pipe());
+    let records = records.to_vec();
+    let sender = thread::spawn(move || {
+        let (mut asked, mut sender) = (Input::new(from), Output::new(to));
+        let _: Hello = asked.record().unwrap();
+        let Ok(ToReceiver::Send(wish)) = asked.record() else { panic!("no wish") };
+        let mut send = || -> Result<(), Error> {
+            sender.record(&Hello::OURS)?;
+            for record in &records {
+                sender.record(record)?;
+                if let ToReceiver::Data { length, .. } = record {
+                    sender.data(&vec![b'x'; *length as usize])?;
+                }
+            }
+            sender.flush()
+        };
+        // A receiver that has ended closes the stream.
+        let _ = send();
+        drop(sender);
+        while asked.record::<ToSender>().is_ok() {}
+        wish
+    });
+    let sources: Vec<&Path> = sources.iter().map(Path::new).collect();
+    let request = Request {
+        sources: &sources,
+        target,
+        host: OsStr::new("h:"),
+        is_exact: false,
+        is_directory: true,
+        compresses: false,
+    };
+    let received = gush_wire::receive(&request, &CopyOptions::default(), (input, output), seen);
+    (received, sender.join().unwrap())
+}
+
+#[test]
+fn a_source_that_was_asked_for_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut seen = Seen::default();
+    let records = [operand(0, "a"), file("a", 3), data(0, 3), end(3), finish(1)];
+    let (received, wish) = pull(dir.path(), &["dir/a"], &records, &mut seen);
+    assert!(received.unwrap());
+    assert_eq!(wish.sources, [b"dir/a"]);
+    assert_eq!(seen.0, ["h:dir/a: done"]);
+    assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), b"xxx");
+}
+
+#[test]
+fn a_sender_makes_nothing_that_was_not_asked_for() {
+    let begun = file("a", 1);
+    let cases: [(&str, Vec<ToReceiver>); 13] = [
+        ("another name", vec![operand(0, ".bashrc"), file(".bashrc", 0), end(0), finish(1)]),
+        ("a name that was not announced", vec![file("a", 0), end(0), finish(1)]),
+        ("a second name", vec![operand(0, "a"), file("b", 0), end(0), finish(1)]),
+        ("another source", vec![operand(1, "a"), file("a", 0), end(0), finish(1)]),
+        ("a name that leads out", vec![operand(0, ".."), directory(1, "..")]),
+        ("a directory, without -r", vec![operand(0, "a"), directory(1, "a"), leave(1, 0)]),
+        (
+            "a missing entry of another name",
+            vec![ToReceiver::Unreadable {
+                id: 1,
+                folder: BASE,
+                name: "b".into(),
+                has_names: false,
+            }],
+        ),
+        ("a further stream", vec![ToReceiver::Invite]),
+        ("a target", vec![begin(Path::new("/"))]),
+        ("a wish", vec![ToReceiver::Send(Wish::default())]),
+        ("the end of nothing", vec![finish(0)]),
+        ("a source twice", vec![operand(0, "a"), operand(0, "a")]),
+        ("an end before all has come", vec![operand(0, "a"), begun, finish(1)]),
+    ];
+    for (what, records) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let (received, _) = pull(dir.path(), &["dir/a"], &records, &mut Seen::default());
+        assert!(matches!(received, Err(Error::Protocol(_))), "{what}: {received:?}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_problem_of_the_sender_is_a_failure_and_does_not_steer_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut seen = Seen::default();
+    let problem = ToReceiver::Problem {
+        path: "p".into(),
+        target: "../../etc".into(),
+        text: "no\x1b[2J".into(),
+        is_warning: false,
+    };
+    let (received, _) = pull(dir.path(), &["p"], &[problem, finish(0)], &mut seen);
+    assert!(matches!(received, Ok(false)), "{received:?}");
+    assert_eq!(seen.0, ["h:p: h: no\u{fffd}[2J"]);
 }

@@ -2,6 +2,7 @@
 //! that fails ends the session or is done without.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -76,7 +77,7 @@ impl Threads {
     }
 
     fn spawn(&self, input: File, output: File) {
-        let receiver = thread::spawn(move || gush_wire::receive(input, output));
+        let receiver = thread::spawn(move || gush_wire::serve(input, output));
         self.receivers.lock().unwrap().push(receiver);
     }
 }
@@ -113,7 +114,7 @@ fn copy(
     let request = Request {
         sources: &[&source],
         target: &target,
-        shown: Path::new("h:t"),
+        host: OsStr::new("h:"),
         is_exact: false,
         is_directory: false,
         compresses: false,

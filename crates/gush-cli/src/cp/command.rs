@@ -79,7 +79,12 @@ pub fn command(as_name: &str) -> Command {
     // Called by the name of GNU cp, it has local files alone.
     let (usage, remote) = match as_name {
         "cp" => (String::new(), Vec::new()),
-        _ => (format!("\n       {as_name} [OPTION]... SOURCE... HOST:DEST"), remote()),
+        _ => (
+            format!(
+                "\n       {as_name} [OPTION]... SOURCE... HOST:DEST\n       {as_name} [OPTION]... HOST:SOURCE... DEST"
+            ),
+            remote(),
+        ),
     };
     Command::new("cp")
         .about("Copy files by the fastest sound way")
@@ -356,7 +361,7 @@ fn remote() -> Vec<Arg> {
             "rsh",
             "COMMAND",
             "Reach HOST by COMMAND HOST gush serve-tree [default: ssh]. DEST is as for a local copy; \
-             HOST:DEST has a colon before its first slash, and ./A:B is a local file. Files appear \
+             HOST:PATH has a colon before its first slash, and ./A:B is a local file. Files appear \
              whole, links in DEST are not followed, and options that this copy does not serve are \
              refused",
         ),
@@ -379,7 +384,7 @@ fn remote() -> Vec<Arg> {
         value(
             "streams",
             "N",
-            "Send by N connections to HOST at once [default: by one, and by up to 4 where files wait \
+            "Send to HOST by N connections at once [default: by one, and by up to 4 where files wait \
              for it, if --rsh asks for no password]",
         ),
     ]

@@ -1,4 +1,4 @@
-//! `gush cp SOURCE... HOST:DEST`: a copy to another machine.
+//! `gush cp SOURCE... HOST:DEST`, or `HOST:SOURCE... DEST`: a copy to another machine, or from it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
+use gush_text::{errno_text, quote};
+use gush_tree::{Destination, NamingError};
 use gush_wire::record;
 use gush_wire::{Address, Error, Remote, Request, Streams, Transport};
 
@@ -15,7 +17,7 @@ use super::settings::Settings;
 use super::source_name;
 use crate::talk::Talker;
 
-/// The options that a copy to another machine serves. Any other is refused, never ignored.
+/// The options that such a copy serves. Any other is refused, never ignored.
 const SERVED: &[&str] = &[
     "operands",
     "target-directory",
@@ -121,13 +123,67 @@ fn check_address(_address: &OsStr) -> Result<(), String> {
     Err(format!("--via: {}", crate::about::why_left_out("link")))
 }
 
+/// The two sides, each path as its machine finds it.
+#[derive(Debug)]
+struct Sides {
+    /// The target, or the first source.
+    other: Address,
+    sources: Vec<PathBuf>,
+    target: PathBuf,
+    /// The sources are on the other machine.
+    is_pull: bool,
+}
+
+impl Sides {
+    /// `None` if both are on this machine.
+    fn of(settings: &Settings) -> Result<Option<Self>, String> {
+        let (target, sources) = match (&settings.naming.target_directory, &settings.operands[..]) {
+            (Some(directory), sources) => (directory, sources),
+            (None, [sources @ .., target]) => (target, sources),
+            (None, []) => return Ok(None),
+        };
+        let named: Vec<&Path> =
+            sources.iter().map(|operand| source_name(settings, operand)).collect();
+        let remote: Vec<Address> =
+            named.iter().filter_map(|path| Address::of(path.as_os_str())).collect();
+        let target_there = Address::of(target.as_os_str());
+        let Some(other) = target_there.as_ref().or(remote.first()).filter(|_| !named.is_empty())
+        else {
+            return Ok(None);
+        };
+        let why = match () {
+            () if target_there.is_some() && !remote.is_empty() => {
+                "SOURCE and DEST cannot both be on another machine"
+            }
+            () if target_there.is_none() && remote.len() < named.len() => {
+                "some sources are on another machine and some on this one; copy them one by one"
+            }
+            () if remote.iter().any(|address| address.host != other.host) => {
+                "the sources are on several machines; copy from one after the other"
+            }
+            () if remote.iter().any(|address| address.path.as_os_str().is_empty()) => {
+                "HOST: names no source (HOST:. is the directory where a login starts)"
+            }
+            () => {
+                return Ok(Some(Self {
+                    other: other.clone(),
+                    is_pull: target_there.is_none(),
+                    sources: match remote.is_empty() {
+                        true => named.into_iter().map(Path::to_path_buf).collect(),
+                        false => remote.into_iter().map(|address| address.path).collect(),
+                    },
+                    target: target_there.map_or_else(|| target.clone(), |address| address.path),
+                }));
+            }
+        };
+        Err(format!("{why}; a local file with a colon in its name is written ./NAME"))
+    }
+}
+
 /// The other machine, and what leads there.
 #[derive(Debug)]
 pub struct Target {
-    address: Address,
-    shown: PathBuf,
-    /// The sources, without the target.
-    sources: usize,
+    sides: Sides,
     is_directory: bool,
     way: Way,
     streams: Streams,
@@ -136,24 +192,18 @@ pub struct Target {
 }
 
 impl Target {
-    /// The target, if it is on another machine.
+    /// What the command line says, if one of the sides is on another machine.
     ///
     /// # Errors
-    /// A message about an option that such a copy does not serve.
+    /// A message about an option or operand that such a copy does not serve.
     pub fn read(words: &Words, settings: &Settings) -> Result<Option<Self>, String> {
-        let operands = settings.operands.len();
-        let (named, sources) = match &settings.naming.target_directory {
-            Some(directory) => (Some(directory), operands),
-            None => (settings.operands.last(), operands.saturating_sub(1)),
-        };
         let is_given = |id: &&str| words.0.value_source(id) == Some(ValueSource::CommandLine);
-        let address = named.and_then(|path| Some((path, Address::of(path.as_os_str())?)));
-        let Some((shown, address)) = address.filter(|_| sources > 0) else {
+        let Some(sides) = Sides::of(settings)? else {
             let alone = ["rsh", "remote-gush", "via", "compress", "streams", "numeric-ids"]
                 .into_iter()
                 .find(is_given);
             return match alone {
-                Some(name) => Err(format!("--{name} requires a target HOST:DEST")),
+                Some(name) => Err(format!("--{name} requires HOST:SOURCE or HOST:DEST")),
                 None => Ok(None),
             };
         };
@@ -161,12 +211,17 @@ impl Target {
         let unserved = ids.into_iter().filter(|id| !SERVED.contains(id)).find(is_given);
         if let Some(name) = unserved {
             return Err(format!(
-                "--{name} is not served in a copy to another machine (a local file with a colon in \
+                "--{name} is not served in a copy to or from another machine (a local file with a colon in \
                  its name is written ./NAME)"
             ));
         }
         if settings.options.stop_at_error {
-            return Err("--on-error=stop is not served in a copy to another machine".into());
+            return Err("--on-error=stop is not served in a copy to or from another machine".into());
+        }
+        if sides.is_pull && words.text("streams").is_some() {
+            return Err("--streams is not served in a copy from another machine, which has one \
+                        connection"
+                .into());
         }
         let streams = match words.text("streams").map(|text| text.to_string_lossy()) {
             None => Streams::UpTo(MOST_STREAMS),
@@ -179,9 +234,7 @@ impl Target {
             },
         };
         Ok(Some(Self {
-            address,
-            shown: shown.clone(),
-            sources,
+            sides,
             is_directory: settings.naming.target_directory.is_some(),
             way: Way::read(words)?,
             streams,
@@ -191,31 +244,61 @@ impl Target {
     }
 }
 
-/// Copies to the other machine.
+/// Prepares this process to make files of another machine.
+///
+/// # Errors
+/// The exit status for failure, after the message is written.
+fn prepare_to_receive(settings: &Settings, talker: &Talker) -> Result<(), ExitCode> {
+    match settings.naming.destination(&mut settings.operands.clone()) {
+        Ok(Destination::File { path, .. })
+            if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) =>
+        {
+            let shown = quote::always(&path);
+            return Err(talker.fail(format_args!(
+                "{shown} is a special file, which a copy from another machine does not write to"
+            )));
+        }
+        Ok(_) => {}
+        Err(NamingError::Usage(text)) => return Err(talker.fail(text)),
+        Err(NamingError::Target(error)) => return Err(talker.fail(error)),
+    }
+    gush_process::on_termination(gush_tree::remove_temporaries).map_err(|errno| {
+        talker.fail(format_args!("cannot watch for signals: {}", errno_text(errno)))
+    })?;
+    gush_process::raise_descriptor_limit();
+    Ok(())
+}
+
+/// Copies to the other machine, or from it.
 pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker) -> ExitCode {
-    let named = |operand| source_name(settings, operand);
-    let sources: Vec<&Path> = settings.operands[..target.sources]
-        .iter()
-        .map(|operand| named(operand.as_path()))
-        .collect();
+    let sides = &target.sides;
+    if sides.is_pull
+        && let Err(status) = prepare_to_receive(settings, talker)
+    {
+        return status;
+    }
     let request = Request {
-        sources: &sources,
-        target: &target.address.path,
-        shown: &target.shown,
+        sources: &sides.sources.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
+        target: &sides.target,
+        host: &sides.other.prefix,
         is_exact: settings.naming.no_target_directory,
         is_directory: target.is_directory,
         compresses: target.compresses,
     };
-    let host = target.address.host.to_string_lossy();
+    let host = sides.other.host.to_string_lossy();
     let mut reporter = Reporter::new(as_name, talker, settings);
     gush_process::restore_sigchld();
-    let ended = target.way.start(&target.address, as_name).and_then(|(remote, streams)| {
+    let ended = target.way.start(&sides.other, as_name).and_then(|(remote, streams)| {
         let mut options = settings.options.clone();
         options.preserve.numeric_ids = target.numeric_ids;
         let further: (&dyn Transport, Streams) = (&remote, target.streams);
-        let sent = gush_wire::send(&request, &options, streams, further, &mut reporter);
+        let sent = match sides.is_pull {
+            true => gush_wire::receive(&request, &options, streams, &mut reporter),
+            false => gush_wire::send(&request, &options, streams, further, &mut reporter),
+        };
         if sent.is_err() {
             remote.end();
+            gush_tree::remove_temporaries();
         }
         let (command, status) = remote.wait()?;
         let Some(status) = status.filter(|status| !status.success()) else { return sent };

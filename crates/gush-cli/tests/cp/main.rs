@@ -19,6 +19,7 @@ mod on_error;
 mod only_changed;
 mod parallel;
 mod promises;
+mod pull;
 mod races;
 mod refused;
 mod remote;

@@ -95,5 +95,5 @@ fn an_address_that_leads_nowhere_is_explained() {
         assert!(said.contains(part), "{options:?}: {said}");
     }
     let said = fails(dir.path(), &["--via", "unix:x", "a", "b"]);
-    assert!(said.contains("--via requires a target HOST:DEST"), "{said}");
+    assert!(said.contains("--via requires HOST:SOURCE or HOST:DEST"), "{said}");
 }

@@ -54,13 +54,15 @@ impl AsFd for Held {
 }
 
 impl Folder {
-    /// A directory that is there, in which a copy makes its first entries.
+    /// A directory that is there, in which a copy makes its first entries. An empty path is the
+    /// working directory, whose entries are shown by their names.
     ///
     /// # Errors
     /// When it cannot be opened.
     pub fn base(path: &Path) -> Result<Arc<Self>, Error> {
         let failed = |errno| Error::os(path, "cannot open directory {}", errno);
-        let (fd, is_readable) = dir::open(&Place::here(path), true).map_err(failed)?;
+        let opened = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let (fd, is_readable) = dir::open(&Place::here(opened), true).map_err(failed)?;
         let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
         Ok(Arc::new(Self {
             above: None,

@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     output.flush().expect("a file takes all");
     stream.rewind().expect("a file can be read again");
     let answers = File::options().write(true).open("/dev/null").expect("/dev/null");
-    let _ = gush_wire::receive(stream, answers);
+    let _ = gush_wire::serve(stream, answers);
     assert_eq!(fs::read_dir(&outside).expect("it is there").count(), 0);
     assert_eq!(fs::read_dir(place.path()).expect("it is there").count(), 2);
 });

@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -75,7 +76,7 @@ fuzz_target!(|answers: &[u8]| {
     let request = Request {
         sources: &[TREE.path()],
         target: Path::new("copy"),
-        shown: Path::new("host:copy"),
+        host: OsStr::new("host:"),
         is_exact: true,
         is_directory: false,
         compresses: false,

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gush_text::errno_text;
+use gush_tree::Action;
 use gush_tree::remote::{Draft, Folder, Portrait};
 
-use super::session::{Ending, Session, Told, out_of_place};
+use super::session::{Arrival, Ending, Session, Told, out_of_place};
 use crate::error::Error;
 use crate::frame::{Input, MOST_DATA_BYTES};
 use crate::record::ToSender;
@@ -84,6 +85,18 @@ impl Incoming {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn arrival(&self, id: u64) -> Arrival<'_> {
+        Arrival {
+            id,
+            folder: self.folder_id,
+            name: &self.name,
+            action: Action::Copied,
+            bytes: Some(self.size_bytes),
+            has_names: self.has_names,
+            digest: None,
+        }
+    }
+
     /// Makes the file, if it is not made yet.
     fn begin(&self, session: &Session, work: &mut Work) -> Option<Arc<Draft>> {
         if let Stage::Announced(portrait) = &mut work.stage {
@@ -91,14 +104,13 @@ impl Incoming {
             work.stage = match &self.folder {
                 Some(folder) => {
                     let (name, options) = (&self.name, &session.options);
-                    let begun =
-                        session.make_way(folder, name, &portrait).and_then(|()| {
-                            match &self.resumes {
-                                Some(source) => {
-                                    Draft::resume_or_begin(folder, name, portrait, source, options)
-                                }
-                                None => Draft::begin(folder, name, portrait, options),
+                    let begun = session
+                        .make_way((self.folder_id, folder), name, &portrait)
+                        .and_then(|()| match &self.resumes {
+                            Some(source) => {
+                                Draft::resume_or_begin(folder, name, portrait, source, options)
                             }
+                            None => Draft::begin(folder, name, portrait, options),
                         });
                     match begun {
                         Ok(draft) => Stage::Begun(Arc::new(draft)),
@@ -202,8 +214,9 @@ impl Incoming {
             _ => return Ok(()),
         }
         session.forget(id);
+        let mut arrival = self.arrival(id);
         if work.is_broken {
-            return session.fail_entry(id, self.folder_id, String::new(), self.has_names);
+            return session.fail_entry(&arrival, String::new());
         }
         self.begin(session, &mut work);
         let digest = work.digest.take();
@@ -212,35 +225,36 @@ impl Incoming {
         drop(work);
         let draft = match stage {
             Stage::Begun(draft) => Arc::into_inner(draft),
-            Stage::Failed(why) => {
-                return session.fail_entry(id, self.folder_id, why, self.has_names);
-            }
+            Stage::Failed(why) => return session.fail_entry(&arrival, why),
             Stage::Announced(_) => None,
         };
         let draft = draft.ok_or_else(|| out_of_place("the end of a file in use"))?;
         let Some(folder) = &self.folder else {
-            return session.fail_entry(id, self.folder_id, String::new(), self.has_names);
+            return session.fail_entry(&arrival, String::new());
         };
         let sized = if ends_in_hole { draft.set_size() } else { Ok(()) };
         let ended = match sized.and_then(|()| verify(&draft, digest)) {
-            Ok(()) => draft
-                .finish(&session.options, &mut Told(session))
-                .map(|is_complete| Ending::Made { is_complete }),
+            Ok(digest) => {
+                arrival.digest = digest;
+                draft
+                    .finish(&session.options, &mut Told(session))
+                    .map(|is_complete| Ending::Made { is_complete })
+            }
             Err(error) => {
                 // Nothing goes on with bytes that are wrong.
                 draft.discard();
                 Err(error)
             }
         };
-        session.end_entry(id, (self.folder_id, folder), &self.name, ended, self.has_names)
+        session.end_entry(&arrival, folder, ended)
     }
 }
 
-fn verify(draft: &Draft, sent: Option<String>) -> Result<(), gush_tree::Error> {
-    let Some(sent) = sent else { return Ok(()) };
+fn verify(draft: &Draft, sent: Option<String>) -> Result<Option<gush::Digest>, gush_tree::Error> {
+    let Some(sent) = sent else { return Ok(None) };
     let arrived = draft.digest()?;
     if arrived.to_string() == sent {
-        return Ok(());
+        return Ok(Some(arrived));
     }
     let shown = draft.shown();
     let name = gush_text::quote::always(&shown);

@@ -113,7 +113,7 @@ fn take(connection: &UnixStream, token: Token) -> Option<File> {
 
 /// Hands this process's stream to the session, tells the sender, and waits for the session's end:
 /// with this process ssh would end, too.
-pub(super) fn hand_over(input: Input, mut output: Output, token: Token) -> Result<(), Error> {
+pub(crate) fn hand_over(input: Input, mut output: Output, token: Token) -> Result<(), Error> {
     if !input.is_empty() {
         return Err(Error::Protocol("records came before the stream has joined".into()));
     }

@@ -7,76 +7,110 @@
 mod incoming;
 mod join;
 mod session;
+mod shown;
 mod stream;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use gush_tree::remote::Folder;
-use gush_tree::{CopyOptions, Filter, Update};
+use gush_tree::{CopyOptions, Events};
 
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::greeting::meet;
-use crate::record::{Hello, Rules, ToReceiver, ToSender};
+use crate::record::{Hello, Rules, ToReceiver, ToSender, Wish};
+use crate::send::Request;
+pub(crate) use join::hand_over;
 use session::Session;
+use shown::Shown;
 
-/// Serves one session, or a further stream of one: reads records from `input`, makes what they
-/// describe, and answers on `output`.
+/// Receives the sources from the other side of a pair of streams, from it and to it. Returns whether
+/// all of them arrived; what did not is reported to `events`.
 ///
 /// # Errors
-/// When a stream fails, or the sender breaks the protocol. Entries that fail are answered.
-pub fn receive(input: File, output: File) -> Result<(), Error> {
+/// When the session ends before all is there.
+pub fn receive(
+    request: &Request<'_>,
+    options: &CopyOptions,
+    (input, output): (File, File),
+    events: &mut dyn Events,
+) -> Result<bool, Error> {
     let (mut input, mut output) = (Input::new(input), Output::new(output));
-    output.record(&Hello::OURS)?;
-    output.flush()?;
+    let sources = request.sources.iter().map(|path| path.as_os_str().as_bytes().to_vec());
+    let wish = ToReceiver::Send(Wish::of(sources.collect(), options, request.compresses));
+    let greeted = output.record(&Hello::OURS).and_then(|_| match output.record(&wish)? {
+        true => output.flush(),
+        false => Err(Error::Refused("the sources have names of more than 1 MiB".into())),
+    });
     meet(&mut input)?;
-    let (target, is_exact, is_directory, rules) = match input.record()? {
-        ToReceiver::Begin { target, is_exact, is_directory, rules } => {
-            (at_home(OsString::from_vec(target)), is_exact, is_directory, rules)
-        }
-        ToReceiver::Join(token) => return join::hand_over(input, output, token),
-        _ => return Err(Error::Protocol("no request came first".into())),
+    greeted?;
+    let place = Place {
+        target: request.target.to_path_buf(),
+        is_exact: request.is_exact,
+        is_directory: request.is_directory || request.sources.len() > 1,
     };
+    let rules = Rules::of(options);
+    let (shown, happened) = Shown::new(request, options);
+    let making = thread::Builder::new()
+        .spawn(move || make(&place, rules, &mut input, output, Some(shown)))
+        .map_err(|error| Error::Io { doing: "starting a thread", error })?;
+    for event in happened {
+        event(events);
+    }
+    making.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Where the copies go.
+pub(crate) struct Place {
+    pub target: PathBuf,
+    pub is_exact: bool,
+    pub is_directory: bool,
+}
+
+/// Makes what the records describe, and answers them. Returns whether all of it was made.
+pub(crate) fn make(
+    place: &Place,
+    rules: Rules,
+    input: &mut Input,
+    mut output: Output,
+    shown: Option<Shown>,
+) -> Result<bool, Error> {
+    let Place { target, is_exact, is_directory } = place;
     // What an interrupted copy has begun is the copy, and not the directory to copy into.
-    let mark = Mark::of(&target).filter(|_| rules.resumes && !is_directory);
-    let is_exact = is_exact || mark.as_ref().is_some_and(Mark::is_there);
-    let begun = options(rules).and_then(|options| {
-        let (base, as_name) = destination(&target, is_exact, is_directory)?;
+    let mark = Mark::of(target).filter(|_| rules.resumes && !is_directory);
+    let is_exact = *is_exact || mark.as_ref().is_some_and(Mark::is_there);
+    let begun = rules.options().and_then(|options| {
+        let (base, as_name) = destination(target, is_exact, *is_directory)?;
         Ok((base, as_name, options))
     });
     let session = match begun {
-        Ok((base, as_name, options)) => Arc::new(Session::new(base, as_name, options, output)),
+        Ok((base, as_name, options)) => {
+            let mut session = Session::new(base, as_name, options, output, shown);
+            session.names_directory = target.as_os_str().as_bytes().ends_with(b"/");
+            Arc::new(session)
+        }
         Err(why) => {
-            output.record(&ToSender::Refused(why))?;
-            return output.flush();
+            output.record(&ToSender::Refused(why.clone()))?;
+            output.flush()?;
+            return shown.map_or(Ok(false), |_| Err(Error::Refused(why)));
         }
     };
     let mark = mark.filter(|_| session.is_named());
     if let Some(mark) = &mark {
         mark.set();
     }
-    let served = session.serve_first(&mut input);
+    let served = session.serve_first(input);
     session.end();
     if let (Ok(()), Some(mark)) = (&served, mark) {
         mark.remove();
     }
-    served
-}
-
-/// `~` is the home directory, as a shell of this machine reads it; no shell has read the target.
-fn at_home(target: OsString) -> PathBuf {
-    let below = match target.as_bytes() {
-        b"~" => Some(&b""[..]),
-        text => text.strip_prefix(b"~/"),
-    };
-    match (below, std::env::var_os("HOME")) {
-        (Some(below), Some(home)) => Path::new(&home).join(OsStr::from_bytes(below)),
-        _ => PathBuf::from(target),
-    }
+    served.map(|()| session.shown.as_ref().is_none_or(Shown::is_whole))
 }
 
 /// A file next to the target, while a copy that can be resumed makes the target. The same command
@@ -105,29 +139,6 @@ impl Mark {
     }
 }
 
-/// The options of a copy by these rules.
-fn options(rules: Rules) -> Result<CopyOptions, String> {
-    let mut options = CopyOptions::default();
-    options.preserve = rules.preserve;
-    // A file gets its name last, with its times: one of the same size and time is complete.
-    options.update = match (rules.update, rules.resumes) {
-        (Update::All, true) => Update::Changed,
-        (update, _) => update,
-    };
-    options.mirror = rules.is_mirror;
-    options.resume = rules.resumes;
-    options.dry_run = rules.is_dry_run;
-    if !rules.filter.is_empty() {
-        let filter: Vec<_> = rules
-            .filter
-            .into_iter()
-            .map(|(includes, pattern)| (includes, OsString::from_vec(pattern)))
-            .collect();
-        options.filter = Some(Filter::new(&filter)?);
-    }
-    Ok(options)
-}
-
 /// The directory in which the copies are made, and the name of the only one, if it is given.
 fn destination(
     target: &Path,
@@ -141,9 +152,5 @@ fn destination(
     }
     let shown = gush_text::quote::always(target);
     let name = target.file_name().ok_or_else(|| format!("{shown} names no file to be made"))?;
-    let above = match target.parent() {
-        Some(above) if !above.as_os_str().is_empty() => above,
-        _ => Path::new("."),
-    };
-    Ok((open(above)?, Some(name.to_owned())))
+    Ok((open(target.parent().unwrap_or(Path::new("")))?, Some(name.to_owned())))
 }

@@ -3,14 +3,19 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use gush_text::{in_brackets, mkdir_remedy, quote};
 use gush_tree::remote::{Folder, Names, Portrait, Standing};
-use gush_tree::{CopyOptions, Events, Update};
+use gush_tree::{Action, CopyOptions, Events, Update};
+use rustix::fs::FileType;
+use rustix::io::Errno;
 
 use super::incoming::Incoming;
 use super::join::Host;
+use super::shown::Shown;
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::frame::Output;
 use crate::record::{BASE, Outcome, ToSender, WINDOW};
@@ -29,6 +34,10 @@ pub(super) struct Session {
     pub options: CopyOptions,
     /// The name of the only operand's copy, if it is not the operand's.
     pub as_name: Option<OsString>,
+    /// The target ends in a slash: nothing but a directory can have the name.
+    pub names_directory: bool,
+    /// The user is at this side, and not at the sender's.
+    pub shown: Option<Shown>,
     state: Mutex<State>,
     changed: Condvar,
     replies: Mutex<Replies>,
@@ -38,6 +47,10 @@ struct State {
     folders: HashMap<u64, Counted>,
     /// The directories entered and not left, from the base on.
     open: Vec<u64>,
+    /// The sources that were announced, by their names.
+    operands: HashMap<OsString, u32>,
+    last_operand: Option<u32>,
+    announced: usize,
     files: HashMap<u64, Arc<Incoming>>,
     attribute_bytes: usize,
     firsts: HashMap<u64, First>,
@@ -58,6 +71,9 @@ struct State {
 struct Counted {
     folder: Option<Arc<Folder>>,
     above: u64,
+    name: OsString,
+    /// The path at the sender, if it is shown.
+    source: PathBuf,
     ended: u64,
     entries: Option<u64>,
     /// In a mirror, what the source has here.
@@ -67,9 +83,17 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(folder: Option<Arc<Folder>>, above: u64) -> Self {
-        let names = Names::default();
-        Self { folder, above, ended: 0, entries: None, names, is_listed: false }
+    fn new(folder: Option<Arc<Folder>>, above: u64, name: &OsStr, source: PathBuf) -> Self {
+        Self {
+            folder,
+            above,
+            name: name.to_owned(),
+            source,
+            ended: 0,
+            entries: None,
+            names: Names::default(),
+            is_listed: false,
+        }
     }
 }
 
@@ -92,6 +116,39 @@ pub(super) enum Ending {
     Kept,
     /// What was there stays, and is no copy of it.
     Skipped,
+}
+
+/// An entry that has come, as it is answered.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival<'n> {
+    pub id: u64,
+    /// The number of its directory.
+    pub folder: u64,
+    pub name: &'n OsStr,
+    pub action: Action,
+    /// The size of a regular file.
+    pub bytes: Option<u64>,
+    pub has_names: bool,
+    /// The hash that was found on both sides.
+    pub digest: Option<gush::Digest>,
+}
+
+impl<'n> Arrival<'n> {
+    pub fn new(
+        id: u64,
+        folder: u64,
+        name: &'n OsStr,
+        portrait: &Portrait,
+        has_names: bool,
+    ) -> Self {
+        let action = match portrait.kind() {
+            FileType::RegularFile => Action::Copied,
+            FileType::Symlink => Action::SymbolicLinked,
+            _ => Action::Recreated,
+        };
+        let bytes = (action == Action::Copied).then_some(portrait.size_bytes);
+        Self { id, folder, name, action, bytes, has_names, digest: None }
+    }
 }
 
 /// Another name of an entry.
@@ -121,19 +178,31 @@ impl Replies {
     }
 }
 
-/// Events of the copy, told to the sender.
+/// Events of the copy, for the user: at this side, or told to the sender.
 pub(super) struct Told<'a>(pub &'a Session);
 
 impl Events for Told<'_> {
     fn mirrored(&mut self, target: &Path, result: &Result<(), gush_tree::Error>) {
-        self.0.replies().send(&ToSender::Removed {
-            path: target.as_os_str().as_bytes().to_vec(),
-            why: result.as_ref().err().map(ToString::to_string),
-        });
+        let why = result.as_ref().err().map(ToString::to_string);
+        let Some(shown) = &self.0.shown else {
+            let path = target.as_os_str().as_bytes().to_vec();
+            return self.0.replies().send(&ToSender::Removed { path, why });
+        };
+        let target = target.to_path_buf();
+        let result = why.map_or(Ok(()), |why| Err(gush_tree::Error::reported(&target, why)));
+        if result.is_err() {
+            shown.fails();
+        }
+        shown.show(move |events| events.mirrored(&target, &result));
     }
 
     fn warns(&mut self, warning: &gush_tree::Error) {
-        self.0.replies().send(&ToSender::Warning(warning.to_string()));
+        let text = warning.to_string();
+        let Some(shown) = &self.0.shown else {
+            return self.0.replies().send(&ToSender::Warning(text));
+        };
+        let warning = gush_tree::Error::reported(warning.path(), text);
+        shown.show(move |events| events.warns(&warning));
     }
 }
 
@@ -143,14 +212,20 @@ impl Session {
         as_name: Option<OsString>,
         options: CopyOptions,
         output: Output,
+        shown: Option<Shown>,
     ) -> Self {
-        let counted = Counted::new(Some(base), BASE);
+        let counted = Counted::new(Some(base), BASE, OsStr::new(""), PathBuf::new());
         Self {
             options,
             as_name,
+            names_directory: false,
+            shown,
             state: Mutex::new(State {
                 folders: HashMap::from([(BASE, counted)]),
                 open: vec![BASE],
+                operands: HashMap::new(),
+                last_operand: None,
+                announced: 0,
                 files: HashMap::new(),
                 attribute_bytes: 0,
                 firsts: HashMap::new(),
@@ -183,7 +258,7 @@ impl Session {
     /// Opens the session for further streams, once.
     pub fn invite(self: &Arc<Self>) -> Result<(), Error> {
         let mut state = self.lock();
-        if state.host.is_some() {
+        if state.host.is_some() || self.shown.is_some() {
             return Err(out_of_place("Invite"));
         }
         // Without a socket the sender goes on with one stream.
@@ -352,13 +427,16 @@ impl Session {
         name: &OsStr,
         portrait: Portrait,
     ) -> Result<(), Error> {
+        if self.shown.as_ref().is_some_and(|shown| !shown.is_recursive) {
+            return Err(out_of_place("a directory"));
+        }
         let entered = match self.folder(above, true)? {
             Some(folder) if folder.shown_entry(name).as_os_str().len() > MOST_PATH_BYTES => {
                 return Err(Error::Protocol("a path is longer than 32 KiB".into()));
             }
             Some(folder) => {
                 let entered = self
-                    .make_way(&folder, name, &portrait)
+                    .make_way((above, &folder), name, &portrait)
                     .and_then(|()| folder.enter(name, portrait, &self.options));
                 Some(entered.map_err(|error| error.to_string()))
             }
@@ -383,14 +461,19 @@ impl Session {
         if let Some(counted) = state.folders.get_mut(&above).filter(|_| self.options.mirror) {
             counted.names.push(name);
         }
-        state.folders.insert(id, Counted::new(folder, above));
-        if failed.is_some() {
-            state.unanswered -= 1;
+        let source = self.shown.as_ref().map(|shown| self.source(&state, shown, above, name));
+        if let (Some(shown), Some(folder), Some(source), BASE) =
+            (&self.shown, &folder, &source, above)
+        {
+            let (source, target) = (source.clone(), folder.shown_entry(OsStr::new("")));
+            shown.show(move |events| events.enters_tree(&source, &target));
         }
+        let counted = Counted::new(folder, above, name, source.unwrap_or_default());
+        state.folders.insert(id, counted);
         drop(state);
         self.changed.notify_all();
         if let Some(why) = failed {
-            self.replies().send(&ToSender::Failed { id, why });
+            self.answer(&directory(id, above, name), Err(why));
         }
         Ok(())
     }
@@ -454,13 +537,12 @@ impl Session {
                 let (names, is_listed) = (counted.names, counted.is_listed);
                 let ended = self.end_folder(&folder, names, is_listed);
                 let is_new = folder.is_new();
-                self.answer(
-                    id,
-                    ended.map(|is_complete| match (is_complete, is_new) {
-                        (true, false) => Ending::Kept,
-                        _ => Ending::Made { is_complete },
-                    }),
-                );
+                let ended = ended.map(|is_complete| match (is_complete, is_new) {
+                    (true, false) => Ending::Kept,
+                    _ => Ending::Made { is_complete },
+                });
+                let arrival = directory(id, counted.above, &counted.name);
+                self.answer(&arrival, ended.map_err(|error| error.to_string()));
                 self.keeps(folder);
             }
             id = counted.above;
@@ -489,10 +571,21 @@ impl Session {
     /// Removes what a mirror has in the place of an entry and is of another kind.
     pub fn make_way(
         &self,
-        folder: &Folder,
+        (folder_id, folder): (u64, &Folder),
         name: &OsStr,
         portrait: &Portrait,
     ) -> Result<(), gush_tree::Error> {
+        let is_directory = portrait.kind() == FileType::Directory;
+        if folder_id == BASE && self.names_directory && self.is_named() && !is_directory {
+            let shown = folder.shown_entry(name).join("");
+            let why = gush_text::errno_text(Errno::NOTDIR);
+            let text = format!(
+                "cannot create regular file {}: {why}{}",
+                quote::always(&shown),
+                in_brackets(Some(&mkdir_remedy(&shown)))
+            );
+            return Err(gush_tree::Error::reported(&shown, text));
+        }
         match self.options.mirror {
             true => {
                 folder.make_way(name, portrait, &self.options, &|| !self.goes_on(), &mut Told(self))
@@ -543,55 +636,125 @@ impl Session {
         }
     }
 
-    fn answer(&self, id: u64, ended: Result<Ending, gush_tree::Error>) {
-        self.lock().unanswered -= 1;
+    /// The path of an entry at the sender.
+    fn source(&self, state: &State, shown: &Shown, folder: u64, name: &OsStr) -> PathBuf {
+        match (folder, &self.as_name) {
+            (BASE, Some(_)) => shown.source(0),
+            (BASE, None) => shown.source(state.operands.get(name).copied().unwrap_or_default()),
+            _ => state.folders.get(&folder).map_or_else(PathBuf::new, |it| it.source.join(name)),
+        }
+    }
+
+    fn answer(&self, arrival: &Arrival<'_>, ended: Result<Ending, String>) {
+        let mut state = self.lock();
+        state.unanswered -= 1;
+        let mut ended = ended.map(|ending| match ending {
+            Ending::Made { is_complete: true } => Outcome::Made,
+            Ending::Made { is_complete: false } => Outcome::Incomplete,
+            Ending::Kept | Ending::Skipped => Outcome::Kept,
+        });
+        if let Some(shown) = &self.shown {
+            let Arrival { folder, name, action, bytes, digest, .. } = *arrival;
+            let source = self.source(&state, shown, folder, name);
+            let above = state.folders.get(&folder).and_then(|counted| counted.folder.as_ref());
+            let target = above.map_or_else(PathBuf::new, |above| above.shown_entry(name));
+            drop(state);
+            shown.ends(Entry { source, target, action, bytes, digest }, ended.clone());
+            // The sender does not show it.
+            ended = ended.map_err(|_| String::new());
+        }
+        let id = arrival.id;
         self.replies().send(&match ended {
-            Ok(Ending::Made { is_complete: true }) => ToSender::Done { id, outcome: Outcome::Made },
-            Ok(Ending::Made { is_complete: false }) => {
-                ToSender::Done { id, outcome: Outcome::Incomplete }
-            }
-            Ok(Ending::Kept | Ending::Skipped) => ToSender::Done { id, outcome: Outcome::Kept },
-            Err(error) => ToSender::Failed { id, why: error.to_string() },
+            Ok(outcome) => ToSender::Done { id, outcome },
+            Err(why) => ToSender::Failed { id, why },
         });
     }
 
     /// Answers an entry, and makes the links that wait for it.
     pub fn end_entry(
         &self,
-        id: u64,
-        (folder_id, folder): (u64, &Arc<Folder>),
-        name: &OsStr,
+        arrival: &Arrival<'_>,
+        folder: &Arc<Folder>,
         ended: Result<Ending, gush_tree::Error>,
-        has_names: bool,
     ) -> Result<(), Error> {
+        let Arrival { id, name, has_names, .. } = *arrival;
         let first = match ended {
             Ok(Ending::Made { .. } | Ending::Kept) if has_names => folder
                 .identity(name)
                 .map(|identity| First::Made(Arc::clone(folder), name.to_owned(), identity)),
             _ => None,
         };
-        self.answer(id, ended);
+        self.answer(arrival, ended.map_err(|error| error.to_string()));
         if has_names {
             let waiting = self.lock().firsts.insert(id, first.unwrap_or(First::None));
             self.link_waiting(waiting, id)?;
         }
-        self.ended(folder_id)
+        self.ended(arrival.folder)
     }
 
     /// Answers an entry with a failure, of which the reason may be empty.
-    pub fn fail_entry(
-        &self,
-        id: u64,
-        folder: u64,
-        why: String,
-        has_names: bool,
-    ) -> Result<(), Error> {
-        self.lock().unanswered -= 1;
-        self.replies().send(&ToSender::Failed { id, why });
-        if has_names {
-            self.give_up_names(id)?;
+    pub fn fail_entry(&self, arrival: &Arrival<'_>, why: String) -> Result<(), Error> {
+        self.answer(arrival, Err(why));
+        if arrival.has_names {
+            self.give_up_names(arrival.id)?;
         }
-        self.ended(folder)
+        self.ended(arrival.folder)
+    }
+
+    /// A source that was asked for comes next.
+    pub fn operand(&self, number: u32, name: OsString) -> Result<(), Error> {
+        let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Operand"))?;
+        shown.check(number, &name)?;
+        let mut state = self.lock();
+        if state.last_operand >= Some(number) {
+            return Err(out_of_place("Operand"));
+        }
+        state.last_operand = Some(number);
+        state.announced += 1;
+        // The latest one of a name: of others with the name nothing more comes.
+        state.operands.insert(name, number);
+        Ok(())
+    }
+
+    /// Nothing more is announced: each source was, or a problem with it is known.
+    pub fn end_operands(&self) -> Result<(), Error> {
+        let Some(shown) = &self.shown else { return Ok(()) };
+        match shown.is_whole() && self.lock().announced < shown.operands() {
+            true => Err(Error::Protocol("a source was not sent".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Was an entry of the base announced as one that was asked for?
+    pub fn is_asked_for(&self, name: &OsStr) -> bool {
+        self.shown.is_none() || self.lock().operands.contains_key(name)
+    }
+
+    /// The sender tells of its side.
+    pub fn problem(
+        &self,
+        path: &Path,
+        below: &Path,
+        text: &str,
+        is_warning: bool,
+    ) -> Result<(), Error> {
+        let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Problem"))?;
+        let state = self.lock();
+        let base = state.folders.get(&BASE).and_then(|counted| counted.folder.clone());
+        drop(state);
+        let mut names = below.iter();
+        let first = self.as_name.as_deref().or(names.next());
+        if self.as_name.is_some() {
+            names.next();
+        }
+        // An operand that fails has no path below it.
+        let rest = (!names.as_path().as_os_str().is_empty()).then_some(names.as_path());
+        let target = base.zip(first).map(|(base, name)| {
+            let target = base.shown_entry(name);
+            rest.map_or(target.clone(), |rest| target.join(rest))
+        });
+        shown.problem(path, target.unwrap_or_default(), text, is_warning);
+        Ok(())
     }
 
     /// Makes another name of an entry, now or when the entry is made.
@@ -619,9 +782,12 @@ impl Session {
         };
         let folder = state.folders.get(&folder_id).and_then(|counted| counted.folder.clone());
         drop(state);
-        let Some(folder) = folder else {
-            return self.fail_entry(id, folder_id, String::new(), false);
+        let arrival = Arrival {
+            action: Action::HardLinked,
+            bytes: None,
+            ..Arrival::new(id, folder_id, &name, &portrait, false)
         };
+        let Some(folder) = folder else { return self.fail_entry(&arrival, String::new()) };
         let options = &self.options;
         let standing = match options.update {
             Update::All => Ok(Standing::Copy),
@@ -642,7 +808,7 @@ impl Session {
             }
             (Ok(standing), Some((above, first_name, identity))) => {
                 let linked = self
-                    .make_way(&folder, &name, &portrait)
+                    .make_way((folder_id, &folder), &name, &portrait)
                     .and_then(|()| folder.link(&name, (&above, &first_name, identity)));
                 self.keeps(above);
                 // As GNU, one that could have stayed becomes a name of the copy without a word.
@@ -652,8 +818,13 @@ impl Session {
                 })
             }
         };
-        self.end_entry(id, (folder_id, &folder), &name, ended, false)
+        self.end_entry(&arrival, &folder, ended)
     }
+}
+
+fn directory(id: u64, folder: u64, name: &OsStr) -> Arrival<'_> {
+    let (action, digest) = (Action::Directory, None);
+    Arrival { id, folder, name, action, bytes: None, has_names: false, digest }
 }
 
 pub(super) fn out_of_place(what: &str) -> Error {

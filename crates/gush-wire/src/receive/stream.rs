@@ -1,7 +1,7 @@
 //! The records of one stream.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use gush_tree::Update;
@@ -9,7 +9,7 @@ use gush_tree::remote::{Folder, Portrait, Standing};
 use rustix::fs::FileType;
 
 use super::incoming::Incoming;
-use super::session::{Ending, Link, Session, Told, out_of_place};
+use super::session::{Arrival, Ending, Link, Session, Told, out_of_place};
 use crate::error::Error;
 use crate::frame::Input;
 use crate::record::{BASE, ToReceiver, ToSender};
@@ -39,12 +39,20 @@ impl Session {
                     of_kind(&portrait, !is_file)?;
                     let folder = self.folder(folder_id, true)?;
                     self.arrived(folder_id, &name)?;
+                    let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                     let Some(folder) = folder else {
-                        self.fail_entry(id, folder_id, String::new(), has_names)?;
+                        self.fail_entry(&arrival, String::new())?;
                         continue;
                     };
-                    let made = self.make_other(&folder, &name, &portrait);
-                    self.end_entry(id, (folder_id, &folder), &name, made, has_names)?;
+                    let made = self.make_other((folder_id, &folder), &name, &portrait);
+                    self.end_entry(&arrival, &folder, made)?;
+                }
+                ToReceiver::Operand { number, name } => {
+                    self.operand(number, OsString::from_vec(name))?;
+                }
+                ToReceiver::Problem { path, target, text, is_warning } => {
+                    let [path, below] = [path, target].map(OsString::from_vec);
+                    self.problem(path.as_ref(), below.as_ref(), &text, is_warning)?;
                 }
                 ToReceiver::Link { id, folder, name, portrait, first } => {
                     let name = self.name(name, folder)?;
@@ -52,6 +60,7 @@ impl Session {
                     self.link(Link { id, folder, name, portrait }, first)?;
                 }
                 ToReceiver::Finish { entries } => {
+                    self.end_operands()?;
                     self.leave(BASE, entries, false)?;
                     return self.wait_until_complete();
                 }
@@ -128,14 +137,13 @@ impl Session {
                 }
                 let folder = self.folder(folder_id, is_first)?;
                 self.arrived(folder_id, &name)?;
+                let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                 match folder {
-                    Some(folder) => {
-                        self.answer_question(id, (folder_id, &folder), &name, &portrait, has_names)
-                    }
-                    None => self.fail_entry(id, folder_id, String::new(), has_names),
+                    Some(folder) => self.answer_question(&arrival, &folder, &portrait),
+                    None => self.fail_entry(&arrival, String::new()),
                 }
             }
-            ToReceiver::Compared { id, folder: folder_id, name, has_names, is_same } => {
+            ToReceiver::Compared { id, folder: folder_id, name, portrait, has_names, is_same } => {
                 let name = self.name(name, folder_id)?;
                 let Some(folder) = self.folder(folder_id, is_first)? else {
                     return Err(out_of_place("Compared"));
@@ -146,7 +154,8 @@ impl Session {
                     (false, true) => Ok(Ending::Made { is_complete: true }),
                     (false, false) => return Err(out_of_place("Compared")),
                 };
-                self.end_entry(id, (folder_id, &folder), &name, ended, has_names)
+                let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
+                self.end_entry(&arrival, &folder, ended)
             }
             _ => Err(out_of_place("a record")),
         }
@@ -155,7 +164,7 @@ impl Session {
     /// Makes a symbolic link or special file, where the rules do not keep what is there.
     fn make_other(
         &self,
-        folder: &Folder,
+        (folder_id, folder): (u64, &Folder),
         name: &OsStr,
         portrait: &Portrait,
     ) -> Result<Ending, gush_tree::Error> {
@@ -168,7 +177,7 @@ impl Session {
                 Standing::Copy | Standing::Compare => {}
             },
         }
-        self.make_way(folder, name, portrait)?;
+        self.make_way((folder_id, folder), name, portrait)?;
         let is_complete = folder.make(name, portrait, options, &mut Told(self))?;
         Ok(Ending::Made { is_complete })
     }
@@ -176,17 +185,16 @@ impl Session {
     /// Is a file needed, or what is there compared, or kept?
     fn answer_question(
         &self,
-        id: u64,
-        (folder_id, folder): (u64, &Arc<Folder>),
-        name: &OsStr,
+        arrival: &Arrival<'_>,
+        folder: &Arc<Folder>,
         portrait: &Portrait,
-        has_names: bool,
     ) -> Result<(), Error> {
         let options = &self.options;
+        let Arrival { id, folder: folder_id, name, .. } = *arrival;
         let ended = match folder.compare(name, portrait, options) {
             Ok(Standing::Copy) if options.dry_run => {
                 let made = self
-                    .make_way(folder, name, portrait)
+                    .make_way((folder_id, folder), name, portrait)
                     .and_then(|()| folder.rehearse(name, portrait, options));
                 made.map(|()| Ending::Made { is_complete: true })
             }
@@ -206,7 +214,7 @@ impl Session {
             Ok(Standing::Skip) => Ok(Ending::Skipped),
             Err(error) => Err(error),
         };
-        self.end_entry(id, (folder_id, folder), name, ended, has_names)
+        self.end_entry(arrival, folder, ended)
     }
 
     /// The name of an entry, which cannot lead out of its directory.
@@ -217,6 +225,9 @@ impl Session {
             && !name.contains(&0);
         if !is_name {
             return Err(Error::Protocol("a name is no name of an entry".into()));
+        }
+        if folder == BASE && !self.is_asked_for(OsStr::from_bytes(&name)) {
+            return Err(Error::Protocol("it sends what was not asked for".into()));
         }
         match (folder, &self.as_name) {
             (BASE, Some(given)) => Ok(given.clone()),

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use gush_text::without_controls;
-use gush_tree::{Action, Done, TreeCounts};
+use gush_tree::Action;
 
 use super::queue::Job;
 use super::{Session, State};
 use crate::error::Error;
 use crate::frame::Input;
 use crate::record::{Outcome, ToSender};
+use crate::remote::at_host;
 
 impl Session<'_> {
     /// Reads the answers until all entries have theirs.
@@ -41,7 +42,12 @@ impl Session<'_> {
     /// Takes an answer. `true` after the last one.
     fn take_answer(&self, state: &mut State<'_>, answer: ToSender) -> Result<bool, Error> {
         match answer {
-            ToSender::Done { id, outcome } => self.entry_done(state, id, outcome)?,
+            ToSender::Done { id, outcome } => {
+                let entry = state.take(id)?;
+                self.forget(state, id);
+                state.is_whole &= outcome != Outcome::Incomplete;
+                entry.ends(outcome, self.options.verify, state.events);
+            }
             ToSender::Wanted { id } => {
                 let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
                 if let Some(entry) = state.awaited.get_mut(&id) {
@@ -61,7 +67,7 @@ impl Session<'_> {
                 self.queue.resume(file);
             }
             ToSender::Removed { path, why } => {
-                let shown = self.at_target(OsString::from_vec(path));
+                let shown = at_host(self.host, OsString::from_vec(path).as_ref());
                 let result = match why {
                     None => Ok(()),
                     Some(why) => Err(gush_tree::Error::reported(&shown, self.said(&why))),
@@ -74,12 +80,11 @@ impl Session<'_> {
                 self.forget(state, id);
                 state.is_whole = false;
                 if !why.is_empty() {
-                    let error = gush_tree::Error::reported(&entry.target, self.said(&why));
-                    state.events.entry_ended(&entry.source, &entry.target, &Err(error));
+                    entry.fails(self.said(&why), state.events);
                 }
             }
             ToSender::Warning(text) => {
-                state.events.warns(&gush_tree::Error::reported(self.target, self.said(&text)));
+                state.events.warns(&gush_tree::Error::reported(&self.target, self.said(&text)));
             }
             ToSender::Invitation(invitation) => state.invitation = Some(invitation),
             ToSender::Refused(why) => return Err(Error::Refused(without_controls(&why))),
@@ -96,36 +101,6 @@ impl Session<'_> {
             }
         }
         Ok(false)
-    }
-
-    /// An entry has ended well.
-    fn entry_done(&self, state: &mut State<'_>, id: u64, outcome: Outcome) -> Result<(), Error> {
-        let entry = state.take(id)?;
-        self.forget(state, id);
-        let is_kept = outcome == Outcome::Kept;
-        let mut done = match is_kept {
-            true if entry.action != Action::Directory => Done::sent(Action::Skipped, None),
-            _ => Done::sent(entry.action, entry.bytes),
-        };
-        done.complete = outcome != Outcome::Incomplete;
-        done.verified = self.options.verify && done.action == Action::Copied;
-        done.digest = entry.digest;
-        done.unmoved_bytes = entry.bytes.filter(|_| is_kept);
-        state.is_whole &= done.complete;
-        if state.events.wants_entries() && !is_kept {
-            state.events.starts(&entry.source, &entry.target, None);
-        }
-        if state.events.wants_counts() {
-            let mut counts = TreeCounts::default();
-            match entry.bytes {
-                Some(bytes) if is_kept => (counts.unmoved_files, counts.unmoved_bytes) = (1, bytes),
-                Some(bytes) => (counts.files, counts.bytes) = (1, bytes),
-                None => {}
-            }
-            state.events.counted(&counts, &entry.source);
-        }
-        state.events.entry_ended(&entry.source, &entry.target, &Ok(done));
-        Ok(())
     }
 
     /// A question whose answer ends the entry.

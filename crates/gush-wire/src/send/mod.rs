@@ -12,11 +12,12 @@ mod walk;
 mod worker;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -26,26 +27,28 @@ use gush_tree::{Action, CopyOptions, Events, Preserve};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::greeting::meet;
-use crate::record::{Hello, Rules, ToReceiver, Token, WINDOW};
-use crate::remote::Address;
+use crate::record::{Hello, Rules, ToReceiver, Token, WINDOW, Wish};
+use crate::remote::at_host;
+use crate::serve::at_home;
 use outgoing::Outgoing;
 use queue::{Found, Queue};
 use streams::Stream;
 pub use streams::{Streams, Transport};
 use walk::Walk;
 
-/// What is sent, and where to.
+/// What is copied, and where to.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Files and directories.
+    /// Files and directories of the sender.
     pub sources: &'a [&'a Path],
-    /// The path on the other machine.
+    /// The path at the receiver.
     pub target: &'a Path,
-    /// The target as messages show it.
-    pub shown: &'a Path,
+    /// What messages put before a path of the other machine, such as `host:`.
+    pub host: &'a OsStr,
     /// The target is the copy itself, even where it is a directory.
     pub is_exact: bool,
     /// The target is a directory, and an error otherwise.
@@ -67,25 +70,13 @@ pub fn send(
     events: &mut dyn Events,
 ) -> Result<bool, Error> {
     let (mut input, mut output) = (Input::new(input), Output::new(output));
-    // A file cannot be made under a name with a slash at its end.
-    let names_directory = request.target.as_os_str().as_bytes().ends_with(b"/")
-        && !request.is_exact
-        && request.sources.first().is_some_and(|source| !source.is_dir());
-    let rules = Rules {
-        preserve: options.preserve,
-        update: options.update,
-        is_mirror: options.mirror,
-        filter: options.filter.as_ref().map(|filter| filter.rules().to_vec()).unwrap_or_default(),
-        resumes: options.resume,
-        is_dry_run: options.dry_run,
-    };
     // Before the answer: the other side need not wait for a second round trip.
     let greeted = output.record(&Hello::OURS).and_then(|_| {
         output.record(&ToReceiver::Begin {
             target: request.target.as_os_str().as_bytes().to_vec(),
             is_exact: request.is_exact,
-            is_directory: request.is_directory || request.sources.len() > 1 || names_directory,
-            rules: rules.clone(),
+            is_directory: request.is_directory || request.sources.len() > 1,
+            rules: Rules::of(options),
         })?;
         // Later it would have to wait for the data before.
         if streams.most() > 1 {
@@ -99,48 +90,56 @@ pub fn send(
     if request.compresses {
         output.compress()?;
     }
-    let session = Session {
-        options,
-        compresses: request.compresses,
-        asks: rules.ask(),
-        target: request.shown,
-        host: Address::of(request.shown.as_os_str())
-            .map_or_else(String::new, |address| format!("{}: ", address.host.display())),
-        shown_host: shown_host(request),
-        first: Stream::new(output),
-        queue: Queue::default(),
-        state: Mutex::new(State {
-            events,
-            awaited: BTreeMap::new(),
-            asked: HashMap::new(),
-            resuming: HashMap::new(),
-            next_id: 1,
-            depth: 0,
-            is_whole: true,
-            wants_room: false,
-            is_finishing: false,
-            is_ended: false,
-            invitation: None,
-            failure: None,
-        }),
-        changed: Condvar::new(),
-        transport,
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| session.ends_with(session.read_answers(&mut input)));
-        scope.spawn(|| session.ends_with(session.work(&session.first)));
-        scope.spawn(|| session.ends_with(streams::add(scope, &session, streams)));
-        session.ends_with(Walk::new(&session).send_all(request.sources));
-    });
-    let state = session.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    state.failure.map_or(Ok(state.is_whole), Err)
+    Session::new(request, options, output, transport, events).run(&mut input, request, streams)
 }
 
-/// What is before the path in the target.
-fn shown_host(request: &Request<'_>) -> OsString {
-    let shown = request.shown.as_os_str().as_bytes();
-    let host = shown.strip_suffix(request.target.as_os_str().as_bytes()).unwrap_or_default();
-    OsStr::from_bytes(host).to_owned()
+/// Ends the service of a session that has failed: a thread of it may still wait for an answer.
+struct Service(SyncSender<Result<(), Error>>);
+
+impl Transport for Service {
+    fn end(&self) {
+        let why = "the copy has ended before it was complete";
+        // An end that is known already is as good.
+        let _ = self.0.try_send(Err(Error::Refused(why.into())));
+    }
+}
+
+/// Sends what a receiver has asked for. What fails here is shown by the receiver.
+pub(crate) fn serve(wish: Wish, input: Input, output: Output) -> Result<(), Error> {
+    let (ends, ended) = sync_channel(1);
+    let service = Service(ends.clone());
+    thread::Builder::new()
+        .spawn(move || {
+            let _ = ends.try_send(send_wish(wish, input, output, &service));
+        })
+        .map_err(|error| Error::Io { doing: "starting a thread", error })?;
+    ended.recv().unwrap_or(Err(Error::Ended))
+}
+
+fn send_wish(
+    wish: Wish,
+    mut input: Input,
+    mut output: Output,
+    service: &Service,
+) -> Result<(), Error> {
+    let sources: Vec<_> = wish.sources.iter().map(|path| at_home(path)).collect();
+    let compresses = wish.compresses;
+    if compresses {
+        output.compress()?;
+    }
+    let options = wish.options().map_err(Error::Refused)?;
+    let request = Request {
+        sources: &sources.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
+        target: Path::new(""),
+        host: OsStr::new(""),
+        is_exact: false,
+        is_directory: false,
+        compresses,
+    };
+    let mut unseen = ();
+    let mut session = Session::new(&request, &options, output, service, &mut unseen);
+    session.is_served = true;
+    session.run(&mut input, &request, Streams::Exactly(1)).map(drop)
 }
 
 /// What all threads of the sender use.
@@ -150,11 +149,11 @@ struct Session<'a> {
     /// The receiver is asked what it needs.
     asks: bool,
     /// The target as messages show it.
-    target: &'a Path,
-    /// What messages of the other machine begin with.
-    host: String,
-    /// What paths of the other machine begin with.
-    shown_host: OsString,
+    target: PathBuf,
+    /// What messages put before paths of the other machine.
+    host: &'a OsStr,
+    /// The user is at the receiver, which is told what fails here.
+    is_served: bool,
     first: Stream,
     queue: Queue,
     state: Mutex<State<'a>>,
@@ -165,7 +164,7 @@ struct Session<'a> {
 struct State<'a> {
     events: &'a mut dyn Events,
     /// The entries sent and not answered.
-    awaited: BTreeMap<u64, Awaited>,
+    awaited: BTreeMap<u64, Entry>,
     /// Of these, what the receiver may want when it has looked at what it has.
     asked: HashMap<u64, Found>,
     /// Files of which the receiver looks for what it lacks.
@@ -185,16 +184,58 @@ struct State<'a> {
     failure: Option<Error>,
 }
 
-/// An entry without an answer.
-struct Awaited {
-    source: PathBuf,
-    target: PathBuf,
-    action: Action,
-    bytes: Option<u64>,
-    digest: Option<gush::Digest>,
-}
-
 impl<'a> Session<'a> {
+    fn new(
+        request: &Request<'a>,
+        options: &'a CopyOptions,
+        output: Output,
+        transport: &'a dyn Transport,
+        events: &'a mut dyn Events,
+    ) -> Self {
+        Self {
+            options,
+            compresses: request.compresses,
+            asks: Rules::of(options).ask(),
+            target: at_host(request.host, request.target),
+            host: request.host,
+            is_served: false,
+            first: Stream::new(output),
+            queue: Queue::default(),
+            state: Mutex::new(State {
+                events,
+                awaited: BTreeMap::new(),
+                asked: HashMap::new(),
+                resuming: HashMap::new(),
+                next_id: 1,
+                depth: 0,
+                is_whole: true,
+                wants_room: false,
+                is_finishing: false,
+                is_ended: false,
+                invitation: None,
+                failure: None,
+            }),
+            changed: Condvar::new(),
+            transport,
+        }
+    }
+
+    fn run(
+        self,
+        input: &mut Input,
+        request: &Request<'_>,
+        streams: Streams,
+    ) -> Result<bool, Error> {
+        thread::scope(|scope| {
+            scope.spawn(|| self.ends_with(self.read_answers(input)));
+            scope.spawn(|| self.ends_with(self.work(&self.first)));
+            scope.spawn(|| self.ends_with(streams::add(scope, &self, streams)));
+            self.ends_with(Walk::new(&self).send_all(request.sources));
+        });
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.failure.map_or(Ok(state.is_whole), Err)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,13 +261,6 @@ impl<'a> Session<'a> {
         self.first.close_if_idle();
     }
 
-    /// A path of the other machine, as messages show it.
-    fn at_target(&self, path: OsString) -> PathBuf {
-        let mut shown = self.shown_host.clone();
-        shown.push(path);
-        PathBuf::from(shown)
-    }
-
     /// Waits for the answer to [`ToReceiver::Invite`]. `None` if the session ends before, or no stream
     /// can join.
     fn invitation(&self) -> Option<Token> {
@@ -239,7 +273,7 @@ impl<'a> Session<'a> {
 
     /// A message of the other machine, which may say anything but is not to steer this terminal.
     fn said(&self, text: &str) -> String {
-        format!("{}{}", self.host, without_controls(text))
+        format!("{} {}", self.host.display(), without_controls(text))
     }
 
     /// Is there a number without waiting?
@@ -273,7 +307,7 @@ impl<'a> Session<'a> {
         }
         let id = state.next_id;
         let source = source.to_path_buf();
-        let entry = Awaited { source, target, action, bytes, digest: None };
+        let entry = Entry { source, target, action, bytes, digest: None };
         state.next_id += 1;
         state.awaited.insert(id, entry);
         Ok(id)
@@ -296,7 +330,7 @@ impl<'a> Session<'a> {
         stat: &Stat,
         path: &Path,
     ) -> Result<Portrait, gush_tree::Error> {
-        let mut warn = |error| self.lock().events.warns(&error);
+        let mut warn = |error| self.warns(&error);
         Portrait::of(fd.as_fd(), stat, &self.options.preserve, path, &mut warn)
     }
 
@@ -316,10 +350,28 @@ impl<'a> Session<'a> {
     }
 
     fn fails(&self, target: &Path, error: gush_tree::Error) {
+        if self.is_served {
+            return self.tell(target, &error, false);
+        }
         let state = &mut *self.lock();
         state.is_whole = false;
         let source = error.path().to_path_buf();
         state.events.entry_ended(&source, target, &Err(error));
+    }
+
+    fn warns(&self, warning: &gush_tree::Error) {
+        match self.is_served {
+            true => self.tell(Path::new(""), warning, true),
+            false => self.lock().events.warns(warning),
+        }
+    }
+
+    fn tell(&self, target: &Path, error: &gush_tree::Error, is_warning: bool) {
+        let [path, target] =
+            [error.path(), target].map(|path| path.as_os_str().as_bytes().to_vec());
+        let text = error.to_string();
+        // A stream that fails ends the session elsewhere.
+        let _ = self.first.record(&ToReceiver::Problem { path, target, text, is_warning });
     }
 }
 
@@ -332,7 +384,7 @@ impl State<'_> {
         self.awaited.len() >= WINDOW / 2 + self.depth
     }
 
-    fn take(&mut self, id: u64) -> Result<Awaited, Error> {
+    fn take(&mut self, id: u64) -> Result<Entry, Error> {
         let entry = self.awaited.remove(&id);
         entry.ok_or_else(|| Error::Protocol(format!("it answers entry {id}, which was not sent")))
     }

@@ -136,7 +136,7 @@ fn join(session: &Session<'_>, token: Token, is_asked: bool) -> Result<(), Error
             let state = &mut *session.lock();
             if is_asked && !state.is_finishing && !state.is_ended {
                 let text = format!("warning: the copy goes on with a stream less: {error}");
-                state.events.warns(&gush_tree::Error::reported(session.target, text));
+                state.events.warns(&gush_tree::Error::reported(&session.target, text));
             }
             Ok(())
         }

@@ -73,8 +73,8 @@ impl<'s, 'e> Walk<'s, 'e> {
     }
 
     pub fn send_all(mut self, sources: &[&Path]) -> Result<(), Error> {
-        for source in sources {
-            self.send_operand(source)?;
+        for (number, source) in (0..).zip(sources) {
+            self.send_operand(number, source)?;
         }
         let session = self.session;
         self.put_batch();
@@ -90,7 +90,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         session.first.flush()
     }
 
-    fn send_operand(&mut self, source: &Path) -> Result<(), Error> {
+    fn send_operand(&mut self, number: u32, source: &Path) -> Result<(), Error> {
         let options = self.session.options;
         let follow = options.dereference != Dereference::Never;
         self.root = source.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -111,6 +111,13 @@ impl<'s, 'e> Walk<'s, 'e> {
         let name = source.file_name().or_else(|| canonical.as_deref()?.file_name());
         let Some(name) = name else {
             return refuses("has no name to be copied under; name the target with -T");
+        };
+        let announces = || match self.session.is_served {
+            true => {
+                let name = name.as_bytes().to_vec();
+                self.session.first.record(&ToReceiver::Operand { number, name }).map(drop)
+            }
+            false => Ok(()),
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind != FileType::Directory {
@@ -140,6 +147,7 @@ impl<'s, 'e> Walk<'s, 'e> {
                 }
             };
             let found = real.file_name().unwrap_or(name);
+            announces()?;
             return self.entry(&dir, found, name, &stat, source);
         }
         if !options.recursive {
@@ -152,6 +160,7 @@ impl<'s, 'e> Walk<'s, 'e> {
             self.put_batch();
             self.session.wait_for_answers()?;
         }
+        announces()?;
         let place = Place::here(source);
         self.session.lock().events.enters_tree(source, &target);
         self.tree = None;
@@ -159,10 +168,15 @@ impl<'s, 'e> Walk<'s, 'e> {
         let walked = walk(options, place, &mut walking);
         match (walking.ended, walked) {
             (Some(ended), _) => Err(ended),
+            (None, Err(error)) if walking.is_root => {
+                self.session.fails(&target, error);
+                Ok(())
+            }
             (None, Err(error)) => {
                 // A directory left half-way cannot be completed: the session ends.
                 let why = error.to_string();
                 self.session.fails(&target, error);
+                self.session.first.flush()?;
                 Err(Error::Refused(format!("the walk ended: {why}")))
             }
             (None, Ok(())) if is_alone => {

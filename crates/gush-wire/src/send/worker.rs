@@ -103,7 +103,9 @@ impl Session<'_> {
         }
         let Found { id, folder, has_names, .. } = found;
         let name = found.sent_as.as_bytes().to_vec();
-        stream.record(&ToReceiver::Compared { id, folder, name, has_names, is_same }).map(drop)
+        stream
+            .record(&ToReceiver::Compared { id, folder, name, portrait, has_names, is_same })
+            .map(drop)
     }
 
     /// Sends a file, or announces it for all workers.
@@ -220,7 +222,7 @@ impl Session<'_> {
                         quote::always(&file.path)
                     );
                     let error = gush_tree::Error::reported(&file.path, text);
-                    self.lock().events.warns(&error);
+                    self.warns(&error);
                 }
                 ToReceiver::End { id, sent_bytes, digest }
             }

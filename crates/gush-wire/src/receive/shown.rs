@@ -1,0 +1,115 @@
+//! What the user sees where the user is at the receiver, and what the sender may send there: the
+//! sources that were asked for.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use gush_text::without_controls;
+use gush_tree::{CopyOptions, Error as TreeError, Events};
+
+use super::session::out_of_place;
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::record::Outcome;
+use crate::remote::at_host;
+use crate::send::Request;
+
+/// The most events that wait for the user's thread.
+const MOST_WAITING: usize = 1024;
+
+/// Something that the user's thread is to show.
+pub(crate) type Event = Box<dyn FnOnce(&mut dyn Events) + Send>;
+
+pub(crate) struct Shown {
+    happens: SyncSender<Event>,
+    sources: Vec<PathBuf>,
+    host: OsString,
+    pub is_recursive: bool,
+    verifies: bool,
+    is_whole: AtomicBool,
+}
+
+impl Shown {
+    pub fn new(request: &Request<'_>, options: &CopyOptions) -> (Self, Receiver<Event>) {
+        let (happens, happened) = sync_channel(MOST_WAITING);
+        let shown = Self {
+            happens,
+            sources: request.sources.iter().map(|path| path.to_path_buf()).collect(),
+            host: request.host.to_owned(),
+            is_recursive: options.recursive,
+            verifies: options.verify,
+            is_whole: AtomicBool::new(true),
+        };
+        (shown, happened)
+    }
+
+    /// Has nothing failed so far?
+    pub fn is_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Relaxed)
+    }
+
+    pub fn fails(&self) {
+        self.is_whole.store(false, Ordering::Relaxed);
+    }
+
+    pub fn show(&self, event: impl FnOnce(&mut dyn Events) + Send + 'static) {
+        // The user's thread has ended only after a panic.
+        let _ = self.happens.send(Box::new(event));
+    }
+
+    /// How many sources were asked for.
+    pub fn operands(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Checks that a source was asked for, under a name that it can have.
+    pub fn check(&self, number: u32, name: &OsString) -> Result<(), Error> {
+        let source = self.sources.get(number as usize).ok_or_else(|| out_of_place("Operand"))?;
+        // The sender alone knows the name of a path such as `..` or `~`.
+        match source.file_name() {
+            Some(asked) if asked != name && asked != "~" => {
+                Err(Error::Protocol("it sends what was not asked for".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A source as messages show it.
+    pub fn source(&self, number: u32) -> PathBuf {
+        let source = self.sources.get(number as usize).map_or(Path::new(""), PathBuf::as_path);
+        at_host(&self.host, source)
+    }
+
+    /// An entry has its answer; one without a reason to fail was reported before.
+    pub fn ends(&self, entry: Entry, ended: Result<Outcome, String>) {
+        let verifies = self.verifies;
+        match ended {
+            Ok(outcome) => {
+                if outcome == Outcome::Incomplete {
+                    self.fails();
+                }
+                self.show(move |events| entry.ends(outcome, verifies, events));
+            }
+            Err(why) => {
+                self.fails();
+                if !why.is_empty() {
+                    self.show(move |events| entry.fails(why, events));
+                }
+            }
+        }
+    }
+
+    /// Shows what the sender says about its side.
+    pub fn problem(&self, path: &Path, target: PathBuf, text: &str, is_warning: bool) {
+        let path = at_host(&self.host, path);
+        let text = format!("{} {}", self.host.display(), without_controls(text));
+        let error = TreeError::reported(&path, text);
+        if is_warning {
+            return self.show(move |events| events.warns(&error));
+        }
+        self.fails();
+        self.show(move |events| events.entry_ended(&path, &target, &Err(error)));
+    }
+}
