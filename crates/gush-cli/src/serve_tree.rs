@@ -54,9 +54,11 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Streams of a session that has failed are not waited for.
+            // Streams of a session that has failed are not waited for. A message that nobody reads ends
+            // the program and does the same, which is possible once.
+            let status = talker.fail(error);
             gush_tree::remove_temporaries();
-            talker.fail(error)
+            status
         }
     }
 }

@@ -297,7 +297,8 @@ impl Shared {
     pub(crate) fn may_warn(&self, ending: Ending, failure: &Failure) -> Option<Suppressed> {
         match ending {
             Ending::HandshakeFailed | Ending::ProxyHeader => self.early_warnings(),
-            _ if failure.is_unclosed => self.early_warnings(),
+            // Many clients end so: each is counted.
+            _ if failure.is_unclosed => None,
             _ => Some(Suppressed::default()),
         }
     }

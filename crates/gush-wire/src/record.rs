@@ -16,8 +16,6 @@ pub const MAGIC: [u8; 8] = *b"gushwire";
 pub const WINDOW: usize = 4096;
 /// The number of the directory in which the operands are copied.
 pub const BASE: u64 = 0;
-/// The most files that the receiver has open at once.
-pub const MOST_OPEN_FILES: usize = 256;
 /// Files of at least this size are kept in part where a copy can be resumed.
 pub const RESUMED_BYTES: u64 = 16 << 20;
 /// The most streams of one session.

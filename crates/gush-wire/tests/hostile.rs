@@ -33,6 +33,14 @@ fn begin(target: &Path) -> ToReceiver {
 
 /// Sends these records to a receiver whose target is `dir/target`, and closes the stream.
 fn receive(dir: &Path, records: &[ToReceiver], then: &[u8]) -> (Result<(), Error>, Vec<ToSender>) {
+    receive_all(dir, records.iter().cloned(), then)
+}
+
+fn receive_all(
+    dir: &Path,
+    records: impl Iterator<Item = ToReceiver>,
+    then: &[u8],
+) -> (Result<(), Error>, Vec<ToSender>) {
     let target = dir.join("target");
     if !target.exists() {
         std::fs::create_dir(&target).unwrap();
@@ -45,13 +53,13 @@ fn receive(dir: &Path, records: &[ToReceiver], then: &[u8]) -> (Result<(), Error
         std::iter::from_fn(|| input.record().ok()).collect()
     });
     let mut sender = Output::new(to.try_clone().unwrap());
-    let mut send = || -> Result<(), Error> {
+    let send = || -> Result<(), Error> {
         sender.record(&Hello::OURS)?;
         sender.record(&begin(&target))?;
         for record in records {
-            sender.record(record)?;
+            sender.record(&record)?;
             if let ToReceiver::Data { length, .. } = record {
-                sender.data(&vec![b'x'; (*length).min(1 << 20) as usize])?;
+                sender.data(&vec![b'x'; length.min(1 << 20) as usize])?;
             }
         }
         sender.flush()
@@ -237,6 +245,45 @@ fn directories_are_not_nested_without_a_limit() {
     let records: Vec<_> = (1..200).map(|id| directory(id, &name)).collect();
     let (ended, _) = receive(dir.path(), &records, b"");
     assert!(matches!(&ended, Err(Error::Protocol(why)) if why.contains("32 KiB")), "{ended:?}");
+}
+
+/// Nothing of what these announce ever ends, and each takes memory.
+#[test]
+fn what_is_kept_of_the_unfinished_is_bounded() {
+    // Two bytes each in a record.
+    let attributes = vec![(Vec::new(), Vec::new()); 400_000];
+    let large = Portrait { attributes, ..Portrait::default() };
+    let file = |id, has_names| ToReceiver::File {
+        id,
+        folder: BASE,
+        name: "f".into(),
+        portrait: Portrait { mode: 0o100_644, ..large.clone() },
+        has_names,
+        resumes: None,
+    };
+    let link = |id| ToReceiver::Link {
+        id,
+        folder: BASE,
+        name: "l".into(),
+        portrait: large.clone(),
+        first: 1,
+    };
+    let enter = |id| ToReceiver::Enter {
+        id,
+        folder: id - 1,
+        name: "d".into(),
+        portrait: Portrait { mode: 0o040_755, ..large.clone() },
+    };
+    let kinds: [&dyn Fn(u64) -> ToReceiver; 3] = [&|id| file(id, false), &link, &enter];
+    for (kind, make) in kinds.into_iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = (1..40).map(|id| if kind == 1 && id == 1 { file(1, true) } else { make(id) });
+        let (ended, _) = receive_all(dir.path(), records, &[]);
+        assert!(
+            matches!(&ended, Err(Error::Protocol(why)) if why.contains("under way at once")),
+            "{kind}: {ended:?}"
+        );
+    }
 }
 
 #[test]

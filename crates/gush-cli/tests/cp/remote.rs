@@ -352,6 +352,7 @@ pub const TWO_STATES: &str = "umask 022; mkdir -p s/d/e s/kind s/empty t/s/d/e t
     touch -d '2030-01-01' t/s/names t/s/d/names
     echo gone >t/s/only/deep/f; echo gone >t/s/d/gone; echo keep >t/s/d/keep.o; echo keep >t/s/skip/k
     echo no >s/skip/n; echo obj >s/d/e/y.o; echo '*.o' >s/d/.gitignore; echo /skip >s/.gitignore
+    ln -s two s/hard; ln s/hard s/d/hard; ln -s two t/s/hard; touch -hd 2020-01-01 s/hard t/s/hard; ln s/fifo s/d/fifo; : >s/void; ln s/void s/d/void
     setfattr -n user.k -v v s/newer; chmod 600 s/same t/s/same; chmod 640 s/older\n";
 
 /// What a tree is; the times of files where they are kept, and none of directories.
@@ -394,7 +395,7 @@ fn a_copy_to_another_machine_decides_as_a_local_one() {
                     o='{options}'; look u ${{o:1:1}}; look v ${{o:1:1}}; diff u.look v.look
                     # A local copy removes a link or special file before it makes the new one.
                     sed 's,h:v,u,g' v.out | sort >v.said
-                    grep -vE \"^(removed|would remove) 'u/s/(fifo|link|kind/link|d?/?names|same)'\" u.out | sort >u.said
+                    grep -vE \"^(removed|would remove) 'u/s/(d/)?(fifo|link|kind/link|names|same|hard)'\" u.out | sort >u.said
                     diff u.said v.said; sed \"s,cp: h: ,cp: ,;s,h:v,u,g;s,'v/,'u/,g\" v.err | sort >v.err2
                     sed \"s, with \\(non-\\)\\?directory 's/.*, with \\1directory,\" u.err | sort >u.err2
                     diff u.err2 v.err2; [ -s u.look ] && echo looked"
@@ -469,4 +470,76 @@ fn a_source_that_changed_meanwhile_is_sent_anew() {
         ls -A t; head -c 30M /dev/urandom >s/big; $C -a --resume s h:t; diff -r s t && ls -A t",
     );
     assert_eq!(stdout(&output), ".big.gush-partial\nbig\n", "{output:?}");
+}
+
+/// The mount's own entries are not the source's: a mirror knows nothing of them.
+#[test]
+fn a_mirror_of_one_file_system_removes_nothing_below_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "[ $(id -u) = 0 ] && mkdir -p s/m && mount -t tmpfs none s/m || { echo lacks; exit 0; }
+        mkdir -p t/m; echo keep >t/m/precious; echo gone >t/gone; $C -aTx --delete s h:t; ls t t/m; umount s/m",
+    );
+    if stdout(&output) == "lacks\n" {
+        return skipped("needs root, to mount a tmpfs");
+    }
+    assert_eq!(stdout(&output), "t:\nm\n\nt/m:\nprecious\n", "{output:?}");
+}
+
+/// Hard links of empty files: all is on the first stream, and other workers write there.
+#[test]
+fn questions_on_several_streams_are_all_flushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; for i in $(seq 300); do : >s/a$i; ln s/a$i s/b$i; done
+        for option in --update --resume; do
+            timeout 60 $C -aT $option --streams 4 s h:t$option || echo failed; diff -r s t$option
+        done; find t--resume -links 2 -type f | wc -l",
+    );
+    assert_eq!(stdout(&output), "600\n", "{output:?}");
+}
+
+/// sshd has closed the error stream by then.
+#[test]
+fn a_receiver_whose_messages_nobody_reads_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkfifo read; (exec 3<read; sleep 0.2; exec 3<&-; sleep 1; echo junk) | timeout 20 $G serve-tree 2>read
+        echo ${PIPESTATUS[1]}",
+    );
+    let status = stdout(&output);
+    let status = status.lines().last().unwrap_or_default();
+    assert!(status != "124" && status != "0", "{output:?}");
+}
+
+/// A failed entry leaves the copy to be resumed, not to be copied into.
+#[test]
+fn a_copy_with_a_failed_entry_is_resumed_by_the_same_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; echo a >s/a; echo b >s/b; mkfifo s/p; chmod 0 s/b
+        run() { setpriv --reuid=65534 --regid=65534 --clear-groups $C \"$@\"; }
+        [ $(id -u) = 0 ] || { echo lacks; exit 0; }
+        chmod 777 .; run -r --resume s h:t; echo $?; chmod 644 s/b; run -r --resume s h:t; echo $?
+        ls t; ls -A | grep gush-copy",
+    );
+    if stdout(&output).contains("lacks") {
+        return skipped("needs root, to become another user");
+    }
+    assert_eq!(stdout(&output), "1\n0\na\nb\np\n", "{output:?}");
+}
+
+#[test]
+fn few_descriptors_are_enough_for_many_questions() {
+    let dir = tempfile::tempdir().unwrap();
+    remote_succeeds(
+        dir.path(),
+        "mkdir s e d; for i in $(seq 800); do mkdir s/d$i; echo >s/d$i/f; echo >e/f$i; done
+        ln -s e link; ulimit -n 400; $C -a --update s h:t; diff -r s t; $C -a --resume --streams 3 s h:u; diff -r s u
+        $C -a --update e/* h:d; diff -r e d; mkdir x; $C -r --update s link/f1 h:x; cmp e/f1 x/f1",
+    );
 }

@@ -40,6 +40,14 @@ pub trait Visitor {
         Ok(())
     }
 
+    /// The entries of the directory entered last are left out: it is another file system's.
+    ///
+    /// # Errors
+    /// To end the walk.
+    fn skips(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// An entry of the directory entered last that is no directory.
     ///
     /// # Errors
@@ -161,6 +169,7 @@ impl Survey<'_> {
         visitor.enters(dir, &stat, self.path.path())?;
         // As GNU: the directory is made, and its entries are another file system's.
         if self.options.one_file_system && stat.st_dev != device {
+            visitor.skips()?;
             return Ok(level);
         }
         if is_readable && self.options.gitignore {

@@ -7,7 +7,7 @@ use gush_text::errno_text;
 use gush_tree::Action;
 use gush_tree::remote::{Draft, Folder, Portrait};
 
-use super::session::{Arrival, Ending, Session, Told, out_of_place};
+use super::session::{Arrival, Ending, Session, Told, out_of_place, weight};
 use crate::error::Error;
 use crate::frame::{Input, MOST_DATA_BYTES};
 use crate::record::ToSender;
@@ -24,7 +24,8 @@ pub(super) struct Incoming {
     pub folder_id: u64,
     pub name: OsString,
     pub has_names: bool,
-    pub attribute_bytes: usize,
+    /// About the memory that it takes until it has ended.
+    pub waiting_bytes: usize,
     /// What shows that the source is that of an earlier copy.
     resumes: Option<Vec<u8>>,
     size_bytes: u64,
@@ -60,13 +61,13 @@ impl Incoming {
         has_names: bool,
         resumes: Option<Vec<u8>>,
     ) -> Self {
-        let attributes = portrait.attributes.iter();
+        let waiting_bytes = weight(&portrait) + resumes.as_ref().map_or(0, Vec::len);
         Self {
             folder,
             folder_id,
             name,
             has_names,
-            attribute_bytes: attributes.map(|(name, value)| name.len() + value.len()).sum(),
+            waiting_bytes,
             resumes,
             size_bytes: portrait.size_bytes,
             work: Mutex::new(Work {
@@ -216,6 +217,9 @@ impl Incoming {
         session.forget(id);
         let mut arrival = self.arrival(id);
         if work.is_broken {
+            // Before its directory ends: what is left of the file would be removed later.
+            work.stage = Stage::Failed(String::new());
+            drop(work);
             return session.fail_entry(&arrival, String::new());
         }
         self.begin(session, &mut work);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, recvmsg, sendmsg, shutdown, sockopt,
@@ -27,6 +28,8 @@ use crate::record::{MOST_STREAMS, ToSender, Token};
 
 /// What a process that hands over a stream has to wait for an answer, or is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After this, a connection that could not be accepted is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
 /// The answer of the session to a stream that it takes.
 const TAKEN: u8 = 1;
 
@@ -69,13 +72,22 @@ fn is_same_user(stream: &UnixStream) -> bool {
 /// process: at their end the processes that wait have nothing more to do.
 fn accept_all(listener: &UnixListener, session: &Arc<Session>, token: Token) {
     let mut joined = Vec::new();
-    while let Ok((connection, _)) = listener.accept() {
+    loop {
+        let connection = match listener.accept() {
+            Ok((connection, _)) => connection,
+            // The listener was shut down.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return,
+            Err(_) => {
+                thread::sleep(AGAIN);
+                continue;
+            }
+        };
         if joined.len() == MOST_STREAMS - 1 {
-            return;
+            continue;
         }
         let Some(stream) = take(&connection, token) else { continue };
         if !session.begin_stream() {
-            return;
+            continue;
         }
         let serving = Arc::clone(session);
         let serve = move || {

@@ -107,7 +107,7 @@ pub(crate) fn make(
     }
     let served = session.serve_first(input);
     session.end();
-    if let (Ok(()), Some(mark)) = (&served, mark) {
+    if let (Ok(()), Some(mark), true) = (&served, mark, session.is_whole()) {
         mark.remove();
     }
     served.map(|()| session.shown.as_ref().is_none_or(Shown::is_whole))

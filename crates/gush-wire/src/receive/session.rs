@@ -20,15 +20,16 @@ use crate::error::Error;
 use crate::frame::Output;
 use crate::record::{BASE, Outcome, ToSender, WINDOW};
 
-/// Directories above the last ones, and those left before the last ones, are closed, and opened
-/// again where they are needed.
-const MOST_HELD: usize = 256;
+/// So many of the directories entered, of those left, and of those ended are held; the others are
+/// opened again where they are needed.
+const MOST_HELD: usize = 96;
 
 /// Each directory on the way holds its path.
 const MOST_PATH_BYTES: usize = 32 << 10;
 
-/// The attributes of all files that are announced and have not ended.
-const MOST_ATTRIBUTE_BYTES: usize = 256 << 20;
+/// What is kept of all entries that have come and not ended, and the names of open directories of a
+/// mirror.
+const MOST_WAITING_BYTES: usize = 512 << 20;
 
 pub(super) struct Session {
     pub options: CopyOptions,
@@ -52,8 +53,11 @@ struct State {
     last_operand: Option<u32>,
     announced: usize,
     files: HashMap<u64, Arc<Incoming>>,
-    attribute_bytes: usize,
+    /// About the memory of folders, files and links that wait, and of a mirror's names.
+    waiting_bytes: usize,
     firsts: HashMap<u64, First>,
+    /// Directories that were left and have not ended, while they are held.
+    left: VecDeque<u64>,
     /// Directories that have ended and may be needed for further names, while they are held.
     ended: VecDeque<Arc<Folder>>,
     /// Entries without an answer.
@@ -63,6 +67,8 @@ struct State {
     /// Further streams that have not ended.
     joined: usize,
     is_complete: bool,
+    /// No entry has failed so far.
+    is_whole: bool,
     failure: Option<Error>,
     host: Option<Host>,
 }
@@ -78,6 +84,8 @@ struct Counted {
     entries: Option<u64>,
     /// In a mirror, what the source has here.
     names: Names,
+    waiting_bytes: usize,
+    is_among_left: bool,
     /// The source was listed to its end.
     is_listed: bool,
 }
@@ -92,6 +100,8 @@ impl Counted {
             ended: 0,
             entries: None,
             names: Names::default(),
+            waiting_bytes: 0,
+            is_among_left: false,
             is_listed: false,
         }
     }
@@ -227,19 +237,26 @@ impl Session {
                 last_operand: None,
                 announced: 0,
                 files: HashMap::new(),
-                attribute_bytes: 0,
+                waiting_bytes: 0,
                 firsts: HashMap::new(),
+                left: VecDeque::new(),
                 ended: VecDeque::new(),
                 unanswered: 0,
                 is_first_read: false,
                 joined: 0,
                 is_complete: false,
+                is_whole: true,
                 failure: None,
                 host: None,
             }),
             changed: Condvar::new(),
             replies: Mutex::new(Replies { output, failed: Ok(()) }),
         }
+    }
+
+    /// Has no entry failed, on either side?
+    pub fn is_whole(&self) -> bool {
+        self.lock().is_whole && self.shown.as_ref().is_none_or(Shown::is_whole)
     }
 
     /// Is the only operand's copy named by the target?
@@ -308,7 +325,7 @@ impl Session {
             if state.is_complete {
                 return Ok(());
             }
-            if state.joined == 0 {
+            if state.joined == 0 && state.folders.contains_key(&BASE) {
                 return Err(Error::Protocol("less has come than was counted".into()));
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -331,12 +348,12 @@ impl Session {
         &self,
         is_first: bool,
         what: &str,
-        look: impl Fn(&State) -> Option<T>,
+        look: impl Fn(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
         let mut state = self.lock();
         let mut is_flushed = false;
         loop {
-            if let Some(found) = look(&state) {
+            if let Some(found) = look(&mut state) {
                 return Ok(found);
             }
             if is_first || state.is_first_read || state.failure.is_some() {
@@ -357,6 +374,7 @@ impl Session {
     /// The directory with a number; the inner `None` is one that failed.
     pub fn folder(&self, id: u64, is_first: bool) -> Result<Option<Arc<Folder>>, Error> {
         self.find(is_first, "an unknown directory", |state| {
+            Self::bounds_left(state, id);
             state.folders.get(&id).map(|counted| counted.folder.clone())
         })
     }
@@ -364,6 +382,27 @@ impl Session {
     /// The file with a number.
     pub fn file(&self, id: u64, is_first: bool) -> Result<Arc<Incoming>, Error> {
         self.find(is_first, "data of an unknown file", |state| state.files.get(&id).cloned())
+    }
+
+    /// Bounds the descriptors of directories that were left and whose last entries are under way: each
+    /// one used is held, and another one let go.
+    fn bounds_left(state: &mut State, id: u64) {
+        match state.folders.get_mut(&id) {
+            Some(counted) if counted.entries.is_some() && !counted.is_among_left => {
+                counted.is_among_left = true;
+            }
+            _ => return,
+        }
+        state.left.push_back(id);
+        if state.left.len() > MOST_HELD
+            && let Some(first) = state.left.pop_front()
+            && let Some(counted) = state.folders.get_mut(&first)
+        {
+            counted.is_among_left = false;
+            if let Some(folder) = &counted.folder {
+                folder.let_go();
+            }
+        }
     }
 
     fn arrives(state: &mut State) -> Result<(), Error> {
@@ -378,18 +417,32 @@ impl Session {
     /// An entry has come, and will be answered.
     pub fn arrived(&self, folder: u64, name: &OsStr) -> Result<(), Error> {
         let mut state = self.lock();
-        self.names(&mut state, folder, name);
+        self.names(&mut state, folder, name)?;
         Self::arrives(&mut state)
     }
 
-    /// The source has this name, whatever becomes of it.
-    pub fn named(&self, folder: u64, name: &OsStr) {
-        self.names(&mut self.lock(), folder, name);
+    /// The source has this name, and nothing comes of it.
+    pub fn unreadable(&self, folder: u64, name: &OsStr) -> Result<(), Error> {
+        let mut state = self.lock();
+        state.is_whole = false;
+        self.names(&mut state, folder, name)
     }
 
-    fn names(&self, state: &mut State, folder: u64, name: &OsStr) {
+    fn names(&self, state: &mut State, folder: u64, name: &OsStr) -> Result<(), Error> {
         if let Some(counted) = state.folders.get_mut(&folder).filter(|_| self.options.mirror) {
             counted.names.push(name);
+            let bytes = name.len() + size_of::<usize>() + 1;
+            counted.waiting_bytes += bytes;
+            Self::keeps_bytes(state, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn keeps_bytes(state: &mut State, bytes: usize) -> Result<(), Error> {
+        state.waiting_bytes += bytes;
+        match state.waiting_bytes <= MOST_WAITING_BYTES {
+            true => Ok(()),
+            false => Err(Error::Protocol("too much is under way at once".into())),
         }
     }
 
@@ -413,6 +466,7 @@ impl Session {
     fn link_waiting(&self, waiting: Option<First>, first: u64) -> Result<(), Error> {
         if let Some(First::Awaited(links)) = waiting {
             for link in links {
+                self.lock().waiting_bytes -= weight(&link.portrait);
                 self.make_link(link, first)?;
             }
         }
@@ -430,6 +484,7 @@ impl Session {
         if self.shown.as_ref().is_some_and(|shown| !shown.is_recursive) {
             return Err(out_of_place("a directory"));
         }
+        let waiting_bytes = weight(&portrait) + MOST_PATH_BYTES / 16;
         let entered = match self.folder(above, true)? {
             Some(folder) if folder.shown_entry(name).as_os_str().len() > MOST_PATH_BYTES => {
                 return Err(Error::Protocol("a path is longer than 32 KiB".into()));
@@ -458,9 +513,8 @@ impl Session {
             folder.let_go();
         }
         state.open.push(id);
-        if let Some(counted) = state.folders.get_mut(&above).filter(|_| self.options.mirror) {
-            counted.names.push(name);
-        }
+        self.names(&mut state, above, name)?;
+        Self::keeps_bytes(&mut state, waiting_bytes)?;
         let source = self.shown.as_ref().map(|shown| self.source(&state, shown, above, name));
         if let (Some(shown), Some(folder), Some(source), BASE) =
             (&self.shown, &folder, &source, above)
@@ -468,7 +522,8 @@ impl Session {
             let (source, target) = (source.clone(), folder.shown_entry(OsStr::new("")));
             shown.show(move |events| events.enters_tree(&source, &target));
         }
-        let counted = Counted::new(folder, above, name, source.unwrap_or_default());
+        let mut counted = Counted::new(folder, above, name, source.unwrap_or_default());
+        counted.waiting_bytes = waiting_bytes;
         state.folders.insert(id, counted);
         drop(state);
         self.changed.notify_all();
@@ -495,6 +550,7 @@ impl Session {
         }
         let Some(counted) = state.folders.get_mut(&id) else { return Err(out_of_place("Leave")) };
         (counted.entries, counted.is_listed) = (Some(entries), is_listed);
+        Self::bounds_left(&mut state, id);
         self.end_folders(state, id)
     }
 
@@ -522,17 +578,18 @@ impl Session {
                 _ => return Ok(()),
             }
             let Some(counted) = state.folders.remove(&id) else { return Ok(()) };
+            state.waiting_bytes -= counted.waiting_bytes;
+            drop(state);
             if id == BASE {
-                state.is_complete = true;
-                drop(state);
                 let mut replies = self.replies();
                 replies.send(&ToSender::Finished);
                 replies.flush()?;
                 drop(replies);
+                // The process ends when it sees this.
+                self.lock().is_complete = true;
                 self.changed.notify_all();
                 return Ok(());
             }
-            drop(state);
             if let Some(folder) = counted.folder {
                 let (names, is_listed) = (counted.names, counted.is_listed);
                 let ended = self.end_folder(&folder, names, is_listed);
@@ -612,11 +669,8 @@ impl Session {
     pub fn announce(&self, id: u64, file: Incoming) -> Result<(), Error> {
         let mut state = self.lock();
         Self::arrives(&mut state)?;
-        state.attribute_bytes += file.attribute_bytes;
-        if state.attribute_bytes > MOST_ATTRIBUTE_BYTES {
-            return Err(Error::Protocol("too many attributes are announced".into()));
-        }
-        self.names(&mut state, file.folder_id, &file.name);
+        Self::keeps_bytes(&mut state, file.waiting_bytes)?;
+        self.names(&mut state, file.folder_id, &file.name)?;
         if file.has_names {
             state.firsts.entry(id).or_insert_with(|| First::Awaited(Vec::new()));
         }
@@ -632,7 +686,7 @@ impl Session {
     pub fn forget(&self, id: u64) {
         let mut state = self.lock();
         if let Some(file) = state.files.remove(&id) {
-            state.attribute_bytes -= file.attribute_bytes;
+            state.waiting_bytes -= file.waiting_bytes;
         }
     }
 
@@ -648,6 +702,7 @@ impl Session {
     fn answer(&self, arrival: &Arrival<'_>, ended: Result<Ending, String>) {
         let mut state = self.lock();
         state.unanswered -= 1;
+        state.is_whole &= ended.is_ok();
         let mut ended = ended.map(|ending| match ending {
             Ending::Made { is_complete: true } => Outcome::Made,
             Ending::Made { is_complete: false } => Outcome::Incomplete,
@@ -760,11 +815,12 @@ impl Session {
     /// Makes another name of an entry, now or when the entry is made.
     pub fn link(&self, link: Link, first: u64) -> Result<(), Error> {
         let mut state = self.lock();
-        self.names(&mut state, link.folder, &link.name);
+        self.names(&mut state, link.folder, &link.name)?;
         Self::arrives(&mut state)?;
+        let bytes = weight(&link.portrait);
         if let Some(First::Awaited(links)) = state.firsts.get_mut(&first) {
             links.push(link);
-            return Ok(());
+            return Self::keeps_bytes(&mut state, bytes);
         }
         drop(state);
         self.make_link(link, first)
@@ -830,3 +886,14 @@ fn directory(id: u64, folder: u64, name: &OsStr) -> Arrival<'_> {
 pub(super) fn out_of_place(what: &str) -> Error {
     Error::Protocol(format!("{what} is out of place"))
 }
+
+/// About the memory that a portrait takes.
+pub(super) fn weight(portrait: &Portrait) -> usize {
+    let Portrait { attributes, link_text, user_name, group_name, .. } = portrait;
+    let attributes: usize =
+        attributes.iter().map(|(name, value)| name.len() + value.len() + 2 * HEAP_BYTES).sum();
+    attributes + link_text.len() + user_name.len() + group_name.len() + size_of::<Portrait>() + 256
+}
+
+/// What a vector takes besides its bytes, on the heap and as a value.
+const HEAP_BYTES: usize = 48;

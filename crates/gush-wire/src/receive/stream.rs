@@ -123,7 +123,7 @@ impl Session {
             ToReceiver::Unreadable { id, folder, name, has_names } => {
                 let name = self.name(name, folder)?;
                 self.folder(folder, is_first)?;
-                self.named(folder, &name);
+                self.unreadable(folder, &name)?;
                 if has_names {
                     self.give_up_names(id)?;
                 }

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use gush_text::without_controls;
 use gush_tree::Action;
 
+use rustix::fs::FileType;
+
 use super::queue::Job;
 use super::{Session, State};
 use crate::error::Error;
@@ -52,8 +54,13 @@ impl Session<'_> {
                 let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
                 if let Some(entry) = state.awaited.get_mut(&id) {
                     // Another name of a file of which the receiver has none.
-                    entry.action = Action::Copied;
-                    entry.bytes = u64::try_from(found.stat.st_size).ok();
+                    let size_bytes = u64::try_from(found.stat.st_size).ok();
+                    (entry.action, entry.bytes) = match FileType::from_raw_mode(found.stat.st_mode)
+                    {
+                        FileType::RegularFile => (Action::Copied, size_bytes),
+                        FileType::Symlink => (Action::SymbolicLinked, None),
+                        _ => (Action::Recreated, None),
+                    };
                 }
                 self.queue.answer(Some(Job::Wanted(Box::new(found))));
             }

@@ -86,9 +86,8 @@ impl Outgoing {
 
     /// The first data in a range.
     fn after(&self, wanted: Range) -> Option<Range> {
-        let blocks_bytes = u64::try_from(self.stat.st_blocks).unwrap_or(0).saturating_mul(512);
         let (mut at, mut end) = (wanted.start, wanted.end);
-        if blocks_bytes < self.size_bytes && !self.looks_for_zeros() {
+        if self.is_sparse() && !self.looks_for_zeros() {
             match fs::seek(&self.file, SeekFrom::Data(at)) {
                 Ok(data) => at = data.max(at),
                 // Only a hole is left.
@@ -136,9 +135,25 @@ impl Outgoing {
         self.lock().is_broken
     }
 
+    /// Had it holes when the walk has found it?
+    pub fn is_sparse(&self) -> bool {
+        let blocks_bytes = u64::try_from(self.stat.st_blocks).unwrap_or(0).saturating_mul(512);
+        blocks_bytes < self.size_bytes
+    }
+
+    fn size_now(&self) -> Option<u64> {
+        u64::try_from(fs::fstat(&self.file).ok()?.st_size).ok()
+    }
+
+    pub fn is_shorter(&self) -> bool {
+        self.size_now().is_none_or(|size| size < self.size_bytes)
+    }
+
     /// Files of /proc have content and no size.
     pub fn has_content_without_size(&self) -> bool {
-        self.size_bytes == 0 && matches!(self.file.read_at(&mut [0], 0), Ok(1))
+        self.size_bytes == 0
+            && self.size_now() == Some(0)
+            && matches!(self.file.read_at(&mut [0], 0), Ok(1))
     }
 
     /// Did it change since the walk has found it?

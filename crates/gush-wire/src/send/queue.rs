@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gush_text::quote;
 use gush_tree::remote::open_found;
-use rustix::fs::{self, Mode, OFlags, Stat};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 
 use super::outgoing::{Data, Outgoing};
 
@@ -34,6 +34,10 @@ pub(super) struct Found {
 }
 
 impl Found {
+    pub fn is_file(&self) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
+    }
+
     /// Lets go of the directory, until an answer has come.
     pub fn let_go(&mut self) {
         if let Some((dir, name)) = self.below.take() {

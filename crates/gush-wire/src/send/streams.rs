@@ -72,6 +72,15 @@ impl Stream {
         self.with(Output::flush)
     }
 
+    /// Flushes what another thread's stream has, unless a thread writes to it: that one flushes before
+    /// it waits.
+    pub fn flush_if_idle(&self) -> Result<(), Error> {
+        match self.0.try_lock() {
+            Ok(mut output) => output.as_mut().map_or(Err(Error::Ended), Output::flush),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Closes the stream, unless a thread writes to it.
     pub fn close_if_idle(&self) {
         if let Ok(mut output) = self.0.try_lock() {

@@ -35,6 +35,10 @@ pub(super) struct Walk<'s, 'e> {
     batch: Vec<Found>,
     /// The root of the tree that is walked, and its path.
     tree: Option<(Arc<OwnedFd>, PathBuf)>,
+    /// The real path of an operand that is no tree.
+    operand: Option<PathBuf>,
+    /// The root directory of this process.
+    slash: Option<Arc<OwnedFd>>,
 }
 
 struct Folder {
@@ -69,6 +73,8 @@ impl<'s, 'e> Walk<'s, 'e> {
             open: vec![Folder::new(BASE, Path::new(""))],
             batch: Vec::with_capacity(MOST_BATCHED),
             tree: None,
+            operand: None,
+            slash: None,
         }
     }
 
@@ -94,6 +100,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         let options = self.session.options;
         let follow = options.dereference != Dereference::Never;
         self.root = source.parent().unwrap_or(Path::new("")).to_path_buf();
+        (self.tree, self.operand) = (None, None);
         let target = self.target(source);
         let refuses = |why| {
             self.session.refuses(source, &target, why);
@@ -148,6 +155,7 @@ impl<'s, 'e> Walk<'s, 'e> {
             };
             let found = real.file_name().unwrap_or(name);
             announces()?;
+            self.operand.clone_from(&canonical);
             return self.entry(&dir, found, name, &stat, source);
         }
         if !options.recursive {
@@ -163,7 +171,6 @@ impl<'s, 'e> Walk<'s, 'e> {
         announces()?;
         let place = Place::here(source);
         self.session.lock().events.enters_tree(source, &target);
-        self.tree = None;
         let mut walking = Walking { walk: self, ended: None, root_name: name, is_root: true };
         let walked = walk(options, place, &mut walking);
         match (walking.ended, walked) {
@@ -225,9 +232,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         let id = session.number(&session.first, path, target.clone(), action, bytes)?;
         self.folder().entries += 1;
         let name = sent_as.as_bytes().to_vec();
-        let below = self.tree.as_ref().and_then(|(root, at)| {
-            Some((Arc::clone(root), path.strip_prefix(at).ok()?.to_path_buf()))
-        });
+        let below = self.found_again(found_as, path);
         let found = || Found {
             id,
             place: queue::Place { dir: Arc::clone(dir), name: PathBuf::from(found_as) },
@@ -240,14 +245,17 @@ impl<'s, 'e> Walk<'s, 'e> {
             below,
         };
         if let Some(first) = first {
-            let portrait = session.plain_portrait(dir, stat, path);
-            if is_file {
-                // The receiver may have no copy under the first name.
-                let mut found = found();
-                found.let_go();
-                session.queue.ask();
-                session.lock().asked.insert(id, found);
-            }
+            // The receiver may have no copy under the first name.
+            let mut found = found();
+            found.let_go();
+            let portrait = match is_file {
+                true => session.plain_portrait(dir, stat, path),
+                false => open_found(dir.as_fd(), found_as, stat, path)
+                    .map(|fd| session.plain_portrait(&fd, stat, path))
+                    .unwrap_or_default(),
+            };
+            session.queue.ask();
+            session.lock().asked.insert(id, found);
             let record = ToReceiver::Link { id, folder, name, portrait, first };
             return session.first.record(&record).map(drop);
         }
@@ -270,21 +278,29 @@ impl<'s, 'e> Walk<'s, 'e> {
             }
             return Ok(());
         }
-        let opened = open_found(dir.as_fd(), found_as, stat, path)
-            .and_then(|fd| session.portrait(&fd, stat, path));
-        let portrait = match opened {
-            Ok(portrait) => portrait,
-            Err(error) => {
-                session.fails(&target, error);
-                return session.give_up(&session.first, &found());
+        session.send_other(&found())
+    }
+
+    /// A directory, and the path below it by which an entry is found again. No component of it is a
+    /// link.
+    fn found_again(&mut self, found_as: &OsStr, path: &Path) -> Option<(Arc<OwnedFd>, PathBuf)> {
+        if let Some((root, at)) = &self.tree {
+            return Some((Arc::clone(root), path.strip_prefix(at).ok()?.to_path_buf()));
+        }
+        let (at, below) = match &self.operand {
+            Some(real) => (self.slash.clone(), real.strip_prefix("/").ok()?.to_path_buf()),
+            None => return None,
+        };
+        let at = match at {
+            Some(at) => at,
+            None => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let slash = Arc::new(fs::open("/", flags, Mode::empty()).ok()?);
+                self.slash = Some(Arc::clone(&slash));
+                slash
             }
         };
-        let record = ToReceiver::Other { id, folder, name, portrait, has_names };
-        if !session.first.record(&record)? {
-            session.refuses(path, &target, TOO_MANY_ATTRIBUTES);
-            return session.give_up(&session.first, &found());
-        }
-        Ok(())
+        (below.file_name() == Some(found_as)).then_some((at, below))
     }
 
     fn put_batch(&mut self) {
@@ -370,6 +386,11 @@ impl Visitor for Walking<'_, '_, '_> {
         };
         let entered = self.walk.enter(dir, name, stat, path);
         self.goes_on(entered, path)
+    }
+
+    fn skips(&mut self) -> Result<(), gush_tree::Error> {
+        self.walk.folder().is_listed = false;
+        Ok(())
     }
 
     fn ignores(&mut self, lines: &[u8]) -> Result<(), gush_tree::Error> {

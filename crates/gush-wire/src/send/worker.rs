@@ -22,6 +22,8 @@ use crate::record::{RESUMED_BYTES, ToReceiver};
 
 pub(super) const TOO_MANY_ATTRIBUTES: &str = "has more attributes than fit into a message of 1 MiB";
 
+const SHORTER: &str = "it became shorter while being copied; copy it again";
+
 /// Data of a file that could not be sent: the bytes of it that went into frames, and why.
 struct Unsent {
     bytes: u64,
@@ -35,13 +37,14 @@ impl Session<'_> {
             let job = match self.queue.take() {
                 Some(job) => Some(job),
                 None => {
-                    stream.flush()?;
+                    self.flush_all(stream)?;
                     self.queue.next()
                 }
             };
             match job {
                 None => return Ok(()),
                 Some(Job::Found(found)) if self.asks => self.ask(stream, *found)?,
+                Some(Job::Wanted(found)) if !found.is_file() => self.send_other(&found)?,
                 Some(Job::Found(found) | Job::Wanted(found)) => self.send_file(stream, *found)?,
                 Some(Job::Compare(found, digest)) => self.compare(stream, *found, &digest)?,
                 Some(Job::Range(file, data)) => self.send_range(stream, &file, data)?,
@@ -49,6 +52,12 @@ impl Session<'_> {
             }
             self.queue.done();
         }
+    }
+
+    /// What a worker has written is on its stream and on the first one.
+    fn flush_all(&self, stream: &Stream) -> Result<(), Error> {
+        stream.flush()?;
+        self.first.flush_if_idle()
     }
 
     /// Asks whether the receiver needs a file.
@@ -76,6 +85,19 @@ impl Session<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Sends a symbolic link or special file.
+    pub(super) fn send_other(&self, found: &Found) -> Result<(), Error> {
+        let Some((_, portrait)) = self.open(&self.first, found)? else { return Ok(()) };
+        let Found { id, folder, has_names, .. } = *found;
+        let name = found.sent_as.as_bytes().to_vec();
+        let record = ToReceiver::Other { id, folder, name, portrait, has_names };
+        if self.first.record(&record)? {
+            return Ok(());
+        }
+        self.refuses(&found.path, &found.target, TOO_MANY_ATTRIBUTES);
+        self.give_up(&self.first, found)
     }
 
     /// Tells the receiver that an entry does not come.
@@ -126,7 +148,7 @@ impl Session<'_> {
         let Found { id, folder, has_names, .. } = found;
         let resumes = self.resumes(&found.stat);
         if resumes.is_some() {
-            stream.flush()?;
+            self.flush_all(stream)?;
             self.queue.ask_to_resume();
         }
         let is_divided = has_names || portrait.size_bytes > MOST_DATA_BYTES as u64;
@@ -205,6 +227,10 @@ impl Session<'_> {
             false if file.has_content_without_size() => {
                 Err("could not be read: its size is 0, and it has content".into())
             }
+            // A hole at its end may be what was cut off.
+            false if file.is_sparse() && file.is_shorter() => {
+                Err(format!("could not be read: {SHORTER}"))
+            }
             false if self.options.verify => file.digest().map(|digest| {
                 if let Some(awaited) = self.lock().awaited.get_mut(&id) {
                     awaited.digest = Some(digest);
@@ -240,7 +266,6 @@ impl Session<'_> {
         file: &Outgoing,
         Data { range, hole_bytes }: Data,
     ) -> Result<Result<u64, Unsent>, Error> {
-        const SHORTER: &str = "it became shorter while being copied; copy it again";
         let (id, offset) = (file.id, range.start);
         let length = usize::try_from(range.end - range.start).unwrap_or(MOST_DATA_BYTES);
         let announced = ToReceiver::Data { id, offset, length: length as u32, hole_bytes };

@@ -5,9 +5,10 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use rustix::net::sockopt;
+use rustix::process::Signal;
 
 use super::read_all;
-use crate::common::link::{PATIENCE, Running, eventually, server};
+use crate::common::link::{PATIENCE, Running, echo, eventually, server};
 use crate::common::tls::Pki;
 
 #[test]
@@ -43,6 +44,29 @@ fn a_stream_that_is_cut_is_no_end() {
     assert!(!status.success() && said.contains("without close_notify"), "{said}");
     // And it does not learn that all is well.
     assert!(served.join().unwrap().1.is_some());
+}
+
+/// Many clients leave so: each is counted, and none is a warning.
+#[test]
+fn clients_that_leave_without_close_notify_are_for_a_debug_log() {
+    let pki = Pki::new();
+    for (level, lines) in [("info", 0), ("debug", 3)] {
+        let listen = pki.listen("server", ",fork");
+        let link = Running::start(&["--json", "--log", level, &listen, &format!("tcp:{}", echo())]);
+        for _ in 0..3 {
+            let mut client = pki.client(link.client(), &[]);
+            client.write_all(b"x").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            client.sock.shutdown(Shutdown::Write).unwrap();
+            read_all(&mut client);
+        }
+        let said = link.says_times("\"ended\":\"relay-failed\"", 3);
+        link.signal(Signal::TERM);
+        let said = said + &link.finish().2;
+        let logged = said.lines().filter(|line| line.contains("without close_notify"));
+        let logged = logged.filter(|line| !line.starts_with('{')).count();
+        assert_eq!(logged, lines, "{level}: {said}");
+    }
 }
 
 #[test]
