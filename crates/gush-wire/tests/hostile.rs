@@ -127,8 +127,8 @@ fn a_file_arrives() {
 fn no_name_leads_out_of_the_target() {
     for name in ["..", ".", "", "/etc/x", "a/b", "../x", "a\0b", &"n".repeat(256)] {
         let dir = tempfile::tempdir().unwrap();
-        for record in [file(name, 0), directory(1, name)] {
-            let (ended, _) = receive(dir.path(), &[record, end(0), finish(1)], &[]);
+        for (record, end) in [(file(name, 0), end(0)), (directory(1, name), leave(1, 0))] {
+            let (ended, _) = receive(dir.path(), &[record, end, finish(1)], &[]);
             assert!(matches!(ended, Err(Error::Protocol(_))), "{name:?}: {ended:?}");
         }
         assert_eq!(std::fs::read_dir(dir.path().join("target")).unwrap().count(), 0);
@@ -502,7 +502,16 @@ fn a_source_that_was_asked_for_comes() {
 #[test]
 fn a_sender_makes_nothing_that_was_not_asked_for() {
     let begun = file("a", 1);
-    let cases: [(&str, Vec<ToReceiver>); 13] = [
+    let other = |mode| ToReceiver::Other {
+        id: 1,
+        folder: BASE,
+        name: "a".into(),
+        portrait: Portrait { mode, link_text: "/etc".into(), ..Portrait::default() },
+        has_names: false,
+    };
+    let cases: [(&str, Vec<ToReceiver>); 15] = [
+        ("a link for a followed source", vec![operand(0, "a"), other(0o120_777), finish(1)]),
+        ("a device, without -r", vec![operand(0, "a"), other(0o020_666), finish(1)]),
         ("another name", vec![operand(0, ".bashrc"), file(".bashrc", 0), end(0), finish(1)]),
         ("a name that was not announced", vec![file("a", 0), end(0), finish(1)]),
         ("a second name", vec![operand(0, "a"), file("b", 0), end(0), finish(1)]),
@@ -530,6 +539,18 @@ fn a_sender_makes_nothing_that_was_not_asked_for() {
         let (received, _) = pull(dir.path(), &["dir/a"], &records, &mut Seen::default());
         assert!(matches!(received, Err(Error::Protocol(_))), "{what}: {received:?}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{what}");
+    }
+}
+
+/// Their names are the sender's to say, and so a file could have any.
+#[test]
+fn a_source_whose_name_the_sender_knows_is_a_directory() {
+    for source in [".", "dir/..", "~"] {
+        let dir = tempfile::tempdir().unwrap();
+        let records = [operand(0, ".bashrc"), file(".bashrc", 0), end(0), finish(1)];
+        let (received, _) = pull(dir.path(), &[source], &records, &mut Seen::default());
+        assert!(matches!(received, Err(Error::Protocol(_))), "{source}: {received:?}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{source}");
     }
 }
 

@@ -224,7 +224,8 @@ fn trees() -> Vec<Arg> {
             "resume",
             "Keep a journal next to DEST, .NAME.gush-journal, and continue an interrupted copy that \
              has one. Files that are not recorded as done or have changed since are copied again. Add \
-             --fsync to survive a power failure",
+             --fsync to survive a power failure. Between machines no journal is kept: what has equal size \
+             and time is skipped, and large files go on from .NAME.gush-partial",
         ),
         value(
             "shard",
@@ -370,7 +371,7 @@ fn remote() -> Vec<Arg> {
             "via",
             "ADDRESS",
             "Connect to ADDRESS of gush link instead, where gush link tls-listen:PORT,fork,cert=CERT,\
-             key=KEY,cafile=CA exec:'gush serve-tree' runs: all who connect write as its user. HOST is \
+             key=KEY,cafile=CA exec:'gush serve-tree' runs: all who connect read and write as its user. HOST is \
              only shown",
         ),
         flag(

@@ -93,7 +93,7 @@ impl Way {
         match self {
             Self::Shell { shell, gush } => Remote::start(shell, address, gush),
             Self::Address(via) => {
-                let mut link = ["/proc/self/exe", "link", "--speak-for", as_name, "-"]
+                let mut link = ["/proc/self/exe", "link", "--speak-for", as_name, "--", "-"]
                     .map(OsString::from)
                     .to_vec();
                 link.push(via.clone());
@@ -217,6 +217,17 @@ impl Target {
         }
         if settings.options.stop_at_error {
             return Err("--on-error=stop is not served in a copy to or from another machine".into());
+        }
+        let naming = &settings.naming;
+        if settings.options.resume
+            && !naming.no_target_directory
+            && naming.target_directory.is_none()
+        {
+            return Err(
+                "--resume in a copy to or from another machine requires -T or -t: without \
+                        them the same command means another target once DEST is there"
+                    .into(),
+            );
         }
         if sides.is_pull && words.text("streams").is_some() {
             return Err("--streams is not served in a copy from another machine, which has one \

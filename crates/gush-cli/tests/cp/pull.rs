@@ -161,9 +161,9 @@ fn a_pull_that_was_cut_goes_on_where_it_was() {
         printf '#!/bin/sh\nshift\n\"$@\" 2>/dev/null | { stdbuf -o0 head -c $CUT; kill $$; }\n' >cut
         printf '#!/bin/sh\nshift\n\"$@\" | tee -a sent\n' >count; chmod +x cut count
         for CUT in 1000 10000000 20000000 20000000; do
-            export CUT; timeout 60 $G cp -a --resume --rsh ./cut --remote-gush $G h:s t 2>/dev/null && echo whole
+            export CUT; timeout 60 $G cp -aT --resume --rsh ./cut --remote-gush $G h:s t 2>/dev/null && echo whole
         done
-        $G cp -a --resume --rsh ./count --remote-gush $G h:s t || exit
+        $G cp -aT --resume --rsh ./count --remote-gush $G h:s t || exit
         diff -r s t && echo same; ls -A . t | grep gush; stat -c %s sent; rm sent
         $G cp -aT --resume --rsh ./count --remote-gush $G h:s t; stat -c %s sent; ls -A | grep gush
         diff -r s t && echo same",

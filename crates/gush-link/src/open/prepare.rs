@@ -26,7 +26,7 @@ pub(crate) fn fits(address: &Address, how: &How) -> Result<(), OpenError> {
 
 /// Reads the files that options name, and looks users and namespaces up.
 pub(crate) fn prepare(address: &Address, how: &How) -> Result<(), OpenError> {
-    each(address, how, |target, options, how| {
+    each(address, how, |target, options, #[cfg_attr(not(feature = "tls"), allow(unused))] how| {
         Permissions::of_file(options)?;
         identity::named(options)?;
         if let Some(name) = options.text(Opt::NetNs) {
@@ -39,7 +39,9 @@ pub(crate) fn prepare(address: &Address, how: &How) -> Result<(), OpenError> {
                 proxied::credentials(options).map(drop)
             }
             #[cfg(feature = "tls")]
-            Target::Tls(remote) => tls::client(remote, options).map(drop),
+            Target::Tls(remote) if !is_pipe(options, tls::FILES) => {
+                tls::client(remote, options).map(drop)
+            }
             #[cfg(feature = "tls")]
             Target::TlsListen(_) if !is_pipe(options, tls::FILES) => {
                 tls::server(options, how).map(drop)

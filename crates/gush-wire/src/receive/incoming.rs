@@ -192,6 +192,9 @@ impl Incoming {
         digest: Option<String>,
         is_broken: bool,
     ) -> Result<(), Error> {
+        if digest.is_none() && !is_broken && session.wants_hashes() {
+            return Err(Error::Protocol("a file came without its hash".into()));
+        }
         let mut work = self.lock();
         if work.sent_bytes.is_some() {
             return Err(out_of_place("the second end of a file"));

@@ -41,6 +41,9 @@ pub fn receive(
     (input, output): (File, File),
     events: &mut dyn Events,
 ) -> Result<bool, Error> {
+    if request.target.as_os_str().is_empty() {
+        return Err(Error::Refused("the target has no name".into()));
+    }
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     let sources = request.sources.iter().map(|path| path.as_os_str().as_bytes().to_vec());
     let wish = ToReceiver::Send(Wish::of(sources.collect(), options, request.compresses));
@@ -82,11 +85,8 @@ pub(crate) fn make(
     shown: Option<Shown>,
 ) -> Result<bool, Error> {
     let Place { target, is_exact, is_directory } = place;
-    // What an interrupted copy has begun is the copy, and not the directory to copy into.
-    let mark = Mark::of(target).filter(|_| rules.resumes && !is_directory);
-    let is_exact = *is_exact || mark.as_ref().is_some_and(Mark::is_there);
     let begun = rules.options().and_then(|options| {
-        let (base, as_name) = destination(target, is_exact, *is_directory)?;
+        let (base, as_name) = destination(target, *is_exact, *is_directory)?;
         Ok((base, as_name, options))
     });
     let session = match begun {
@@ -101,42 +101,9 @@ pub(crate) fn make(
             return shown.map_or(Ok(false), |_| Err(Error::Refused(why)));
         }
     };
-    let mark = mark.filter(|_| session.is_named());
-    if let Some(mark) = &mark {
-        mark.set();
-    }
     let served = session.serve_first(input);
     session.end();
-    if let (Ok(()), Some(mark), true) = (&served, mark, session.is_whole()) {
-        mark.remove();
-    }
-    served.map(|()| session.shown.as_ref().is_none_or(Shown::is_whole))
-}
-
-/// A file next to the target, while a copy that can be resumed makes the target. The same command
-/// then goes on, where it would copy into a directory that is there.
-struct Mark(PathBuf);
-
-impl Mark {
-    fn of(target: &Path) -> Option<Self> {
-        let mut name = OsString::from(".");
-        name.push(target.file_name()?);
-        name.push(".gush-copy");
-        Some(Self(target.with_file_name(name)))
-    }
-
-    fn is_there(&self) -> bool {
-        self.0.symlink_metadata().is_ok_and(|there| there.is_file())
-    }
-
-    /// Without it, a command that is repeated copies into the target: it is not worth a failure.
-    fn set(&self) {
-        let _ = File::create_new(&self.0);
-    }
-
-    fn remove(&self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+    served.map(|()| session.shown.is_none() || session.is_whole())
 }
 
 /// The directory in which the copies are made, and the name of the only one, if it is given.
@@ -152,5 +119,11 @@ fn destination(
     }
     let shown = gush_text::quote::always(target);
     let name = target.file_name().ok_or_else(|| format!("{shown} names no file to be made"))?;
+    if target.symlink_metadata().is_ok_and(|there| there.is_symlink()) {
+        return Err(format!(
+            "{shown} is a symbolic link, which a copy between machines would replace: name what it \
+             leads to, or remove it"
+        ));
+    }
     Ok((open(target.parent().unwrap_or(Path::new("")))?, Some(name.to_owned())))
 }

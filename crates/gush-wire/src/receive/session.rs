@@ -259,11 +259,6 @@ impl Session {
         self.lock().is_whole && self.shown.as_ref().is_none_or(Shown::is_whole)
     }
 
-    /// Is the only operand's copy named by the target?
-    pub fn is_named(&self) -> bool {
-        self.as_name.is_some()
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -633,7 +628,7 @@ impl Session {
         portrait: &Portrait,
     ) -> Result<(), gush_tree::Error> {
         let is_directory = portrait.kind() == FileType::Directory;
-        if folder_id == BASE && self.names_directory && self.is_named() && !is_directory {
+        if folder_id == BASE && self.names_directory && self.as_name.is_some() && !is_directory {
             let shown = folder.shown_entry(name).join("");
             let why = gush_text::errno_text(Errno::NOTDIR);
             let text = format!(
@@ -778,6 +773,22 @@ impl Session {
             true => Err(Error::Protocol("a source was not sent".into())),
             false => Ok(()),
         }
+    }
+
+    /// Can an entry that is no directory be what was asked for?
+    pub fn may_be_other(&self, folder: u64, name: &OsStr, kind: FileType) -> bool {
+        let Some(shown) = &self.shown else { return true };
+        let number = match &self.as_name {
+            _ if folder != BASE => return true,
+            Some(_) => 0,
+            None => self.lock().operands.get(name).copied().unwrap_or_default(),
+        };
+        shown.may_be_other(number, kind)
+    }
+
+    /// Does each file come with a hash?
+    pub fn wants_hashes(&self) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.verifies)
     }
 
     /// Was an entry of the base announced as one that was asked for?

@@ -1,13 +1,15 @@
 //! What the user sees where the user is at the receiver, and what the sender may send there: the
 //! sources that were asked for.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use gush_text::without_controls;
-use gush_tree::{CopyOptions, Error as TreeError, Events};
+use gush_tree::{CopyOptions, Dereference, Error as TreeError, Events};
+use rustix::fs::FileType;
 
 use super::session::out_of_place;
 use crate::entry::Entry;
@@ -27,8 +29,15 @@ pub(crate) struct Shown {
     sources: Vec<PathBuf>,
     host: OsString,
     pub is_recursive: bool,
-    verifies: bool,
+    pub verifies: bool,
+    follows_sources: bool,
     is_whole: AtomicBool,
+}
+
+/// The name of a source. Of a directory such as `.`, `..` or `~` only the sender knows it.
+fn name_of(source: &Path) -> Option<&OsStr> {
+    let is_home = matches!(source.as_os_str().as_bytes(), b"~" | b"~/");
+    source.file_name().filter(|_| !is_home)
 }
 
 impl Shown {
@@ -40,6 +49,7 @@ impl Shown {
             host: request.host.to_owned(),
             is_recursive: options.recursive,
             verifies: options.verify,
+            follows_sources: options.dereference != Dereference::Never,
             is_whole: AtomicBool::new(true),
         };
         (shown, happened)
@@ -67,13 +77,24 @@ impl Shown {
     /// Checks that a source was asked for, under a name that it can have.
     pub fn check(&self, number: u32, name: &OsString) -> Result<(), Error> {
         let source = self.sources.get(number as usize).ok_or_else(|| out_of_place("Operand"))?;
-        // The sender alone knows the name of a path such as `..` or `~`.
-        match source.file_name() {
-            Some(asked) if asked != name && asked != "~" => {
+        match name_of(source) {
+            Some(asked) if asked != name => {
                 Err(Error::Protocol("it sends what was not asked for".into()))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Can a source be an entry of this kind, which is no directory?
+    pub fn may_be_other(&self, number: u32, kind: FileType) -> bool {
+        let is_named =
+            self.sources.get(number as usize).is_some_and(|path| name_of(path).is_some());
+        is_named
+            && match kind {
+                FileType::RegularFile => true,
+                FileType::Symlink => !self.follows_sources,
+                _ => self.is_recursive,
+            }
     }
 
     /// A source as messages show it.

@@ -37,6 +37,7 @@ impl Session {
                         FileType::RegularFile | FileType::Directory | FileType::Unknown
                     );
                     of_kind(&portrait, !is_file)?;
+                    self.is_asked_for_as(folder_id, &name, portrait.kind())?;
                     let folder = self.folder(folder_id, true)?;
                     self.arrived(folder_id, &name)?;
                     let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
@@ -69,6 +70,13 @@ impl Session {
         }
     }
 
+    fn is_asked_for_as(&self, folder: u64, name: &OsStr, kind: FileType) -> Result<(), Error> {
+        match self.may_be_other(folder, name, kind) {
+            true => Ok(()),
+            false => Err(Error::Protocol("it sends what was not asked for".into())),
+        }
+    }
+
     /// Serves a further stream until it is closed.
     pub fn serve_further(&self, input: &mut Input) -> Result<(), Error> {
         while self.goes_on() {
@@ -95,6 +103,7 @@ impl Session {
             ToReceiver::File { id, folder: folder_id, name, portrait, has_names, resumes } => {
                 let name = self.name(name, folder_id)?;
                 of_kind(&portrait, portrait.kind() == FileType::RegularFile)?;
+                self.is_asked_for_as(folder_id, &name, FileType::RegularFile)?;
                 if has_names && !is_first {
                     return Err(out_of_place("a file with several names"));
                 }
@@ -132,6 +141,7 @@ impl Session {
             ToReceiver::Ask { id, folder: folder_id, name, portrait, has_names } => {
                 let name = self.name(name, folder_id)?;
                 of_kind(&portrait, portrait.kind() == FileType::RegularFile)?;
+                self.is_asked_for_as(folder_id, &name, FileType::RegularFile)?;
                 if has_names {
                     self.expect_names(id);
                 }

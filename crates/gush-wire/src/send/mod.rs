@@ -150,6 +150,8 @@ struct Session<'a> {
     asks: bool,
     /// The target as messages show it.
     target: PathBuf,
+    /// The target is the copy itself.
+    is_exact: bool,
     /// What messages put before paths of the other machine.
     host: &'a OsStr,
     /// The user is at the receiver, which is told what fails here.
@@ -197,6 +199,7 @@ impl<'a> Session<'a> {
             compresses: request.compresses,
             asks: Rules::of(options).ask(),
             target: at_host(request.host, request.target),
+            is_exact: request.is_exact,
             host: request.host,
             is_served: false,
             first: Stream::new(output),

@@ -195,7 +195,17 @@ impl<'s, 'e> Walk<'s, 'e> {
     }
 
     fn target(&self, source: &Path) -> PathBuf {
-        self.session.target.join(source.strip_prefix(&self.root).unwrap_or(source))
+        let below = source.strip_prefix(&self.root).unwrap_or(source);
+        if !self.session.is_exact {
+            return self.session.target.join(below);
+        }
+        // The target is the copy of the operand itself.
+        let mut names = below.iter();
+        names.next();
+        match names.as_path().as_os_str().is_empty() {
+            true => self.session.target.to_path_buf(),
+            false => self.session.target.join(names.as_path()),
+        }
     }
 
     /// The directory that entries are in.

@@ -104,6 +104,8 @@ impl Session<'_> {
     pub(super) fn give_up(&self, stream: &Stream, found: &Found) -> Result<(), Error> {
         let Found { id, folder, has_names, .. } = *found;
         self.lock().awaited.remove(&id);
+        // No answer will come that tells the walk of the room.
+        self.changed.notify_all();
         let name = found.sent_as.as_bytes().to_vec();
         // Names that wait for this one are on the first stream.
         let stream = if has_names { &self.first } else { stream };
