@@ -60,7 +60,7 @@ pub(crate) fn name(fd: BorrowedFd<'_>, place: &Place<'_>) -> io::Result<()> {
     if !IS_REFUSED.load(Ordering::Relaxed) {
         let by_fd = || fs::linkat(fd, c"", place.dir, place.name, AtFlags::EMPTY_PATH);
         match retry_on_intr(by_fd) {
-            Err(Errno::NOENT | Errno::INVAL | Errno::PERM) => {}
+            Err(Errno::NOENT | Errno::INVAL) => {}
             done => return done,
         }
     }
