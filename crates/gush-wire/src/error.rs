@@ -47,3 +47,8 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
 }
+
+/// An error of the protocol, unless the other side is right.
+pub(crate) fn ensure(is_right: bool, why: &str) -> Result<(), Error> {
+    if is_right { Ok(()) } else { Err(Error::Protocol(why.into())) }
+}

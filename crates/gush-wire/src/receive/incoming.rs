@@ -7,8 +7,10 @@ use gush_text::errno_text;
 use gush_tree::Action;
 use gush_tree::remote::{Draft, Folder, Portrait};
 
-use super::session::{Arrival, Ending, Session, Told, out_of_place, weight};
-use crate::error::Error;
+use super::answers::{Arrival, Ending, Told};
+use super::bounds::weight;
+use super::session::{Session, out_of_place};
+use crate::error::{Error, ensure};
 use crate::frame::{Input, MOST_DATA_BYTES};
 use crate::record::ToSender;
 
@@ -149,15 +151,12 @@ impl Incoming {
     ) -> Result<(), Error> {
         let length = length as usize;
         let is_inside = offset.checked_add(length as u64).is_some_and(|end| end <= self.size_bytes);
-        if length == 0 || length > MOST_DATA_BYTES || !is_inside || hole_bytes > offset {
-            return Err(Error::Protocol("data lies outside its file".into()));
-        }
+        let is_right = (1..=MOST_DATA_BYTES).contains(&length) && is_inside && hole_bytes <= offset;
+        ensure(is_right, "data lies outside its file")?;
         let mut work = self.lock();
         work.announced_bytes += length as u64;
         work.end = work.end.max(offset + length as u64);
-        if work.announced_bytes > self.size_bytes {
-            return Err(Error::Protocol("a file has more data than its size".into()));
-        }
+        ensure(work.announced_bytes <= self.size_bytes, "a file has more data than its size")?;
         let draft = self.begin(session, &mut work);
         drop(work);
         let into = draft.as_ref().map(|draft| (draft.fd(), offset));
@@ -192,9 +191,8 @@ impl Incoming {
         digest: Option<String>,
         is_broken: bool,
     ) -> Result<(), Error> {
-        if digest.is_none() && !is_broken && session.wants_hashes() {
-            return Err(Error::Protocol("a file came without its hash".into()));
-        }
+        let needs_hash = session.shown.as_ref().is_some_and(|shown| shown.verifies);
+        ensure(digest.is_some() || is_broken || !needs_hash, "a file came without its hash")?;
         let mut work = self.lock();
         if work.sent_bytes.is_some() {
             return Err(out_of_place("the second end of a file"));

@@ -22,7 +22,7 @@ use rustix::net::{
 };
 
 use super::session::Session;
-use crate::error::Error;
+use crate::error::{Error, ensure};
 use crate::frame::{Input, Output};
 use crate::record::{MOST_STREAMS, ToSender, Token};
 
@@ -126,9 +126,7 @@ fn take(connection: &UnixStream, token: Token) -> Option<File> {
 /// Hands this process's stream to the session, tells the sender, and waits for the session's end:
 /// with this process ssh would end, too.
 pub(crate) fn hand_over(input: Input, mut output: Output, token: Token) -> Result<(), Error> {
-    if !input.is_empty() {
-        return Err(Error::Protocol("records came before the stream has joined".into()));
-    }
+    ensure(input.is_empty(), "records came before the stream has joined")?;
     let io = |error| Error::Io { doing: "joining the copy", error };
     let mut refuses = |why: &str| {
         output.record(&ToSender::Refused(why.into()))?;

@@ -4,8 +4,12 @@
 //! complete when as many of its entries have ended as the sender has counted, on whichever stream
 //! the last one comes.
 
+mod answers;
+mod bounds;
+mod folders;
 mod incoming;
 mod join;
+mod links;
 mod session;
 mod shown;
 mod stream;

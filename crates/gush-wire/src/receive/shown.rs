@@ -1,11 +1,13 @@
 //! What the user sees where the user is at the receiver, and what the sender may send there: the
 //! sources that were asked for.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gush_text::without_controls;
 use gush_tree::{CopyOptions, Dereference, Error as TreeError, Events};
@@ -13,13 +15,15 @@ use rustix::fs::FileType;
 
 use super::session::out_of_place;
 use crate::entry::Entry;
-use crate::error::Error;
+use crate::error::{Error, ensure};
 use crate::record::Outcome;
 use crate::remote::at_host;
 use crate::send::Request;
 
 /// The most events that wait for the user's thread.
 const MOST_WAITING: usize = 1024;
+
+pub(super) const NOT_ASKED_FOR: &str = "it sends what was not asked for";
 
 /// Something that the user's thread is to show.
 pub(crate) type Event = Box<dyn FnOnce(&mut dyn Events) + Send>;
@@ -32,6 +36,16 @@ pub(crate) struct Shown {
     pub verifies: bool,
     follows_sources: bool,
     is_whole: AtomicBool,
+    announced: Mutex<Announced>,
+}
+
+/// The sources that the sender has announced.
+#[derive(Default)]
+struct Announced {
+    /// By their names, the latest one of a name: of others with the name nothing more comes.
+    numbers: HashMap<OsString, u32>,
+    last: Option<u32>,
+    count: usize,
 }
 
 /// The name of a source. Of a directory such as `.`, `..` or `~` only the sender knows it.
@@ -51,6 +65,7 @@ impl Shown {
             verifies: options.verify,
             follows_sources: options.dereference != Dereference::Never,
             is_whole: AtomicBool::new(true),
+            announced: Mutex::default(),
         };
         (shown, happened)
     }
@@ -69,27 +84,44 @@ impl Shown {
         let _ = self.happens.send(Box::new(event));
     }
 
-    /// How many sources were asked for.
-    pub fn operands(&self) -> usize {
-        self.sources.len()
+    fn announced(&self) -> MutexGuard<'_, Announced> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that a source was asked for, under a name that it can have.
-    pub fn check(&self, number: u32, name: &OsString) -> Result<(), Error> {
+    /// A source that was asked for comes next, under a name that it can have.
+    pub fn announce(&self, number: u32, name: OsString) -> Result<(), Error> {
         let source = self.sources.get(number as usize).ok_or_else(|| out_of_place("Operand"))?;
-        match name_of(source) {
-            Some(asked) if asked != name => {
-                Err(Error::Protocol("it sends what was not asked for".into()))
-            }
-            _ => Ok(()),
+        ensure(name_of(source).is_none_or(|asked| asked == name), NOT_ASKED_FOR)?;
+        let mut announced = self.announced();
+        if announced.last >= Some(number) {
+            return Err(out_of_place("Operand"));
         }
+        announced.last = Some(number);
+        announced.count += 1;
+        announced.numbers.insert(name, number);
+        Ok(())
     }
 
-    /// Can a source be an entry of this kind, which is no directory?
-    pub fn may_be_other(&self, number: u32, kind: FileType) -> bool {
-        let is_named =
-            self.sources.get(number as usize).is_some_and(|path| name_of(path).is_some());
-        is_named
+    /// Nothing more is announced: each source was, or a problem with it is known.
+    pub fn end_announcements(&self) -> Result<(), Error> {
+        let is_all = self.announced().count == self.sources.len();
+        ensure(is_all || !self.is_whole(), "a source was not sent")
+    }
+
+    /// Was an entry of the base announced?
+    pub fn has_announced(&self, name: &OsStr) -> bool {
+        self.announced().numbers.contains_key(name)
+    }
+
+    /// The source of an entry of the base. One with another name is the only one.
+    fn source_of(&self, name: &OsStr) -> &Path {
+        let number = self.announced().numbers.get(name).copied().unwrap_or_default();
+        self.sources.get(number as usize).map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Can an entry of the base be of this kind, which is no directory?
+    pub fn may_be_other(&self, name: &OsStr, kind: FileType) -> bool {
+        name_of(self.source_of(name)).is_some()
             && match kind {
                 FileType::RegularFile => true,
                 FileType::Symlink => !self.follows_sources,
@@ -97,10 +129,9 @@ impl Shown {
             }
     }
 
-    /// A source as messages show it.
-    pub fn source(&self, number: u32) -> PathBuf {
-        let source = self.sources.get(number as usize).map_or(Path::new(""), PathBuf::as_path);
-        at_host(&self.host, source)
+    /// The source of an entry of the base, as messages show it.
+    pub fn source(&self, name: &OsStr) -> PathBuf {
+        at_host(&self.host, self.source_of(name))
     }
 
     /// An entry has its answer; one without a reason to fail was reported before.

@@ -8,9 +8,12 @@ use gush_tree::Update;
 use gush_tree::remote::{Folder, Portrait, Standing};
 use rustix::fs::FileType;
 
+use super::answers::{Arrival, Ending, Told};
 use super::incoming::Incoming;
-use super::session::{Arrival, Ending, Link, Session, Told, out_of_place};
-use crate::error::Error;
+use super::links::{First, Link};
+use super::session::{Session, out_of_place};
+use super::shown::{NOT_ASKED_FOR, Shown};
+use crate::error::{Error, ensure};
 use crate::frame::Input;
 use crate::record::{BASE, ToReceiver, ToSender};
 
@@ -31,14 +34,12 @@ impl Session {
                     self.leave(id, entries, is_listed)?;
                 }
                 ToReceiver::Other { id, folder: folder_id, name, portrait, has_names } => {
-                    let name = self.name(name, folder_id)?;
-                    let is_file = matches!(
+                    let is_right = !matches!(
                         portrait.kind(),
                         FileType::RegularFile | FileType::Directory | FileType::Unknown
                     );
-                    of_kind(&portrait, !is_file)?;
-                    self.is_asked_for_as(folder_id, &name, portrait.kind())?;
-                    let folder = self.folder(folder_id, true)?;
+                    of_kind(&portrait, is_right)?;
+                    let (name, folder) = self.entry(name, folder_id, &portrait, true)?;
                     self.arrived(folder_id, &name)?;
                     let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                     let Some(folder) = folder else {
@@ -49,7 +50,8 @@ impl Session {
                     self.end_entry(&arrival, &folder, made)?;
                 }
                 ToReceiver::Operand { number, name } => {
-                    self.operand(number, OsString::from_vec(name))?;
+                    let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Operand"))?;
+                    shown.announce(number, OsString::from_vec(name))?;
                 }
                 ToReceiver::Problem { path, target, text, is_warning } => {
                     let [path, below] = [path, target].map(OsString::from_vec);
@@ -61,7 +63,7 @@ impl Session {
                     self.link(Link { id, folder, name, portrait }, first)?;
                 }
                 ToReceiver::Finish { entries } => {
-                    self.end_operands()?;
+                    self.shown.as_ref().map_or(Ok(()), Shown::end_announcements)?;
                     self.leave(BASE, entries, false)?;
                     return self.wait_until_complete();
                 }
@@ -70,11 +72,30 @@ impl Session {
         }
     }
 
-    fn is_asked_for_as(&self, folder: u64, name: &OsStr, kind: FileType) -> Result<(), Error> {
-        match self.may_be_other(folder, name, kind) {
-            true => Ok(()),
-            false => Err(Error::Protocol("it sends what was not asked for".into())),
-        }
+    /// The name of an entry that is no directory, and its directory if that has not failed.
+    fn entry(
+        &self,
+        name: Vec<u8>,
+        folder: u64,
+        portrait: &Portrait,
+        is_first: bool,
+    ) -> Result<(OsString, Option<Arc<Folder>>), Error> {
+        let name = self.name(name, folder)?;
+        let may_be = |shown: &Shown| shown.may_be_other(&name, portrait.kind());
+        ensure(folder != BASE || self.shown.as_ref().is_none_or(may_be), NOT_ASKED_FOR)?;
+        Ok((name, self.folder(folder, is_first)?))
+    }
+
+    /// The same of a regular file.
+    fn regular(
+        &self,
+        name: Vec<u8>,
+        folder: u64,
+        portrait: &Portrait,
+        is_first: bool,
+    ) -> Result<(OsString, Option<Arc<Folder>>), Error> {
+        of_kind(portrait, portrait.kind() == FileType::RegularFile)?;
+        self.entry(name, folder, portrait, is_first)
     }
 
     /// Serves a further stream until it is closed.
@@ -101,13 +122,10 @@ impl Session {
     fn take(&self, record: ToReceiver, input: &mut Input, is_first: bool) -> Result<(), Error> {
         match record {
             ToReceiver::File { id, folder: folder_id, name, portrait, has_names, resumes } => {
-                let name = self.name(name, folder_id)?;
-                of_kind(&portrait, portrait.kind() == FileType::RegularFile)?;
-                self.is_asked_for_as(folder_id, &name, FileType::RegularFile)?;
+                let (name, folder) = self.regular(name, folder_id, &portrait, is_first)?;
                 if has_names && !is_first {
                     return Err(out_of_place("a file with several names"));
                 }
-                let folder = self.folder(folder_id, is_first)?;
                 let is_resumed = resumes.is_some();
                 if is_resumed && !(is_first && self.options.resume) {
                     return Err(out_of_place("a file to be resumed"));
@@ -134,18 +152,15 @@ impl Session {
                 self.folder(folder, is_first)?;
                 self.unreadable(folder, &name)?;
                 if has_names {
-                    self.give_up_names(id)?;
+                    self.settle_names(id, First::None)?;
                 }
                 self.ended(folder)
             }
             ToReceiver::Ask { id, folder: folder_id, name, portrait, has_names } => {
-                let name = self.name(name, folder_id)?;
-                of_kind(&portrait, portrait.kind() == FileType::RegularFile)?;
-                self.is_asked_for_as(folder_id, &name, FileType::RegularFile)?;
+                let (name, folder) = self.regular(name, folder_id, &portrait, is_first)?;
                 if has_names {
                     self.expect_names(id);
                 }
-                let folder = self.folder(folder_id, is_first)?;
                 self.arrived(folder_id, &name)?;
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                 match folder {
@@ -154,15 +169,12 @@ impl Session {
                 }
             }
             ToReceiver::Compared { id, folder: folder_id, name, portrait, has_names, is_same } => {
-                let name = self.name(name, folder_id)?;
-                let Some(folder) = self.folder(folder_id, is_first)? else {
-                    return Err(out_of_place("Compared"));
-                };
+                let (name, folder) = self.regular(name, folder_id, &portrait, is_first)?;
                 self.arrived(folder_id, &name)?;
-                let ended = match (is_same, self.options.dry_run) {
-                    (true, _) => Ok(Ending::Kept),
-                    (false, true) => Ok(Ending::Made { is_complete: true }),
-                    (false, false) => return Err(out_of_place("Compared")),
+                let (folder, ended) = match (folder, is_same, self.options.dry_run) {
+                    (Some(folder), true, _) => (folder, Ok(Ending::Kept)),
+                    (Some(folder), _, true) => (folder, Ok(Ending::Made { is_complete: true })),
+                    _ => return Err(out_of_place("Compared")),
                 };
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                 self.end_entry(&arrival, &folder, ended)
@@ -233,12 +245,9 @@ impl Session {
             && name.len() <= 255
             && !name.contains(&b'/')
             && !name.contains(&0);
-        if !is_name {
-            return Err(Error::Protocol("a name is no name of an entry".into()));
-        }
-        if folder == BASE && !self.is_asked_for(OsStr::from_bytes(&name)) {
-            return Err(Error::Protocol("it sends what was not asked for".into()));
-        }
+        ensure(is_name, "a name is no name of an entry")?;
+        let is_announced = |shown: &Shown| shown.has_announced(OsStr::from_bytes(&name));
+        ensure(folder != BASE || self.shown.as_ref().is_none_or(is_announced), NOT_ASKED_FOR)?;
         match (folder, &self.as_name) {
             (BASE, Some(given)) => Ok(given.clone()),
             _ => Ok(OsString::from_vec(name)),
@@ -247,8 +256,5 @@ impl Session {
 }
 
 fn of_kind(portrait: &Portrait, is_right: bool) -> Result<(), Error> {
-    match is_right {
-        true => Ok(()),
-        false => Err(Error::Protocol(format!("an entry has the mode {:o}", portrait.mode))),
-    }
+    ensure(is_right, &format!("an entry has the mode {:o}", portrait.mode))
 }

@@ -1,0 +1,206 @@
+//! How entries end: each is answered, and counted in its directory.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gush_tree::remote::{Folder, Portrait};
+use gush_tree::{Action, Events};
+use rustix::fs::FileType;
+
+use super::links::First;
+use super::session::{Session, out_of_place};
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::frame::Output;
+use crate::record::{BASE, Outcome, ToSender};
+
+/// How an entry has ended.
+pub(super) enum Ending {
+    Made {
+        is_complete: bool,
+    },
+    /// What was there counts as its copy.
+    Kept,
+    /// What was there stays, and is no copy of it.
+    Skipped,
+}
+
+/// An entry that has come, as it is answered.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival<'n> {
+    pub id: u64,
+    /// The number of its directory.
+    pub folder: u64,
+    pub name: &'n OsStr,
+    pub action: Action,
+    /// The size of a regular file.
+    pub bytes: Option<u64>,
+    pub has_names: bool,
+    /// The hash that was found on both sides.
+    pub digest: Option<gush::Digest>,
+}
+
+impl<'n> Arrival<'n> {
+    pub fn new(
+        id: u64,
+        folder: u64,
+        name: &'n OsStr,
+        portrait: &Portrait,
+        has_names: bool,
+    ) -> Self {
+        let action = match portrait.kind() {
+            FileType::RegularFile => Action::Copied,
+            FileType::Symlink => Action::SymbolicLinked,
+            _ => Action::Recreated,
+        };
+        let bytes = (action == Action::Copied).then_some(portrait.size_bytes);
+        Self { id, folder, name, action, bytes, has_names, digest: None }
+    }
+
+    pub fn directory(id: u64, folder: u64, name: &'n OsStr) -> Self {
+        let (action, digest) = (Action::Directory, None);
+        Self { id, folder, name, action, bytes: None, has_names: false, digest }
+    }
+}
+
+/// The way back to the sender. A failure to write is kept, because events cannot return it.
+pub(super) struct Replies {
+    output: Output,
+    failed: Result<(), Error>,
+}
+
+impl Replies {
+    pub fn new(output: Output) -> Self {
+        Self { output, failed: Ok(()) }
+    }
+
+    pub fn send(&mut self, reply: &ToSender) {
+        if self.failed.is_ok() {
+            self.failed = self.output.record(reply).map(drop);
+        }
+    }
+
+    pub fn flush(&mut self) -> Result<(), Error> {
+        std::mem::replace(&mut self.failed, Ok(()))?;
+        self.output.flush()
+    }
+}
+
+/// Events of the copy, for the user: at this side, or told to the sender.
+pub(super) struct Told<'a>(pub &'a Session);
+
+impl Events for Told<'_> {
+    fn mirrored(&mut self, target: &Path, result: &Result<(), gush_tree::Error>) {
+        let why = result.as_ref().err().map(ToString::to_string);
+        let Some(shown) = &self.0.shown else {
+            let path = target.as_os_str().as_bytes().to_vec();
+            return self.0.replies().send(&ToSender::Removed { path, why });
+        };
+        let target = target.to_path_buf();
+        let result = why.map_or(Ok(()), |why| Err(gush_tree::Error::reported(&target, why)));
+        if result.is_err() {
+            shown.fails();
+        }
+        shown.show(move |events| events.mirrored(&target, &result));
+    }
+
+    fn warns(&mut self, warning: &gush_tree::Error) {
+        let text = warning.to_string();
+        let Some(shown) = &self.0.shown else {
+            return self.0.replies().send(&ToSender::Warning(text));
+        };
+        let warning = gush_tree::Error::reported(warning.path(), text);
+        shown.show(move |events| events.warns(&warning));
+    }
+}
+
+impl Session {
+    /// A question is answered by another one, or by a wish: the entry will come again.
+    pub fn reply_without_end(&self, reply: &ToSender) {
+        self.lock().bounds.answered();
+        self.replies().send(reply);
+    }
+
+    pub fn answer(&self, arrival: &Arrival<'_>, ended: Result<Ending, String>) {
+        let mut state = self.lock();
+        state.bounds.answered();
+        state.has_failed |= ended.is_err();
+        let mut ended = ended.map(|ending| match ending {
+            Ending::Made { is_complete: true } => Outcome::Made,
+            Ending::Made { is_complete: false } => Outcome::Incomplete,
+            Ending::Kept | Ending::Skipped => Outcome::Kept,
+        });
+        if let Some(shown) = &self.shown {
+            let Arrival { folder, name, action, bytes, digest, .. } = *arrival;
+            let source = state.folders.source(shown, folder, name);
+            let above = state.folders.get(folder);
+            let target = above.map_or_else(PathBuf::new, |above| above.shown_entry(name));
+            drop(state);
+            shown.ends(Entry { source, target, action, bytes, digest }, ended.clone());
+            // The sender does not show it.
+            ended = ended.map_err(|_| String::new());
+        }
+        let id = arrival.id;
+        self.replies().send(&match ended {
+            Ok(outcome) => ToSender::Done { id, outcome },
+            Err(why) => ToSender::Failed { id, why },
+        });
+    }
+
+    /// Answers an entry, and makes the links that wait for it.
+    pub fn end_entry(
+        &self,
+        arrival: &Arrival<'_>,
+        folder: &Arc<Folder>,
+        ended: Result<Ending, gush_tree::Error>,
+    ) -> Result<(), Error> {
+        let Arrival { id, name, has_names, .. } = *arrival;
+        let first = match ended {
+            Ok(Ending::Made { .. } | Ending::Kept) if has_names => folder
+                .identity(name)
+                .map(|identity| First::Made(Arc::clone(folder), name.to_owned(), identity)),
+            _ => None,
+        };
+        self.answer(arrival, ended.map_err(|error| error.to_string()));
+        if has_names {
+            self.settle_names(id, first.unwrap_or(First::None))?;
+        }
+        self.ended(arrival.folder)
+    }
+
+    /// Answers an entry with a failure, of which the reason may be empty.
+    pub fn fail_entry(&self, arrival: &Arrival<'_>, why: String) -> Result<(), Error> {
+        self.answer(arrival, Err(why));
+        if arrival.has_names {
+            self.settle_names(arrival.id, First::None)?;
+        }
+        self.ended(arrival.folder)
+    }
+
+    /// The sender reports a problem of its side.
+    pub fn problem(
+        &self,
+        path: &Path,
+        below: &Path,
+        text: &str,
+        is_warning: bool,
+    ) -> Result<(), Error> {
+        let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Problem"))?;
+        let base = self.lock().folders.get(BASE);
+        let mut names = below.iter();
+        let first = self.as_name.as_deref().or(names.next());
+        if self.as_name.is_some() {
+            names.next();
+        }
+        // An operand that fails has no path below it.
+        let rest = (!names.as_path().as_os_str().is_empty()).then_some(names.as_path());
+        let target = base.zip(first).map(|(base, name)| {
+            let target = base.shown_entry(name);
+            rest.map_or(target.clone(), |rest| target.join(rest))
+        });
+        shown.problem(path, target.unwrap_or_default(), text, is_warning);
+        Ok(())
+    }
+}

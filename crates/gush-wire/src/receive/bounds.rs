@@ -1,0 +1,52 @@
+//! Bounds on what is kept of the entries that have come and not ended.
+
+use gush_tree::remote::Portrait;
+
+use crate::error::{Error, ensure};
+use crate::record::WINDOW;
+
+/// What is kept of all entries that have come and not ended, and the names of open directories of a
+/// mirror.
+const MOST_WAITING_BYTES: usize = 512 << 20;
+
+/// What a vector takes besides its bytes, on the heap and as a value.
+const HEAP_BYTES: usize = 48;
+
+#[derive(Default)]
+pub(super) struct Bounds {
+    /// About the memory of folders, files and links that wait, and of a mirror's names.
+    waiting_bytes: usize,
+    /// Entries without an answer.
+    unanswered: usize,
+}
+
+impl Bounds {
+    /// Memory is taken until it is [released](Self::release).
+    pub fn take(&mut self, bytes: usize) -> Result<(), Error> {
+        self.waiting_bytes += bytes;
+        ensure(self.waiting_bytes <= MOST_WAITING_BYTES, "too much is under way at once")
+    }
+
+    pub fn release(&mut self, bytes: usize) {
+        self.waiting_bytes -= bytes;
+    }
+
+    /// An entry has come, while so many directories are open: the sender does not count these, and
+    /// has entered some that this side has not seen yet.
+    pub fn arrives(&mut self, open: usize) -> Result<(), Error> {
+        self.unanswered += 1;
+        ensure(self.unanswered <= 2 * WINDOW + open, "too many entries are without an answer")
+    }
+
+    pub fn answered(&mut self) {
+        self.unanswered -= 1;
+    }
+}
+
+/// About the memory that a portrait takes.
+pub(super) fn weight(portrait: &Portrait) -> usize {
+    let Portrait { attributes, link_text, user_name, group_name, .. } = portrait;
+    let attributes: usize =
+        attributes.iter().map(|(name, value)| name.len() + value.len() + 2 * HEAP_BYTES).sum();
+    attributes + link_text.len() + user_name.len() + group_name.len() + size_of::<Portrait>() + 256
+}

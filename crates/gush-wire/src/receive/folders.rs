@@ -1,0 +1,326 @@
+//! Directories from the record that enters one to the end of the last entry in it.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard};
+
+use gush_text::{in_brackets, mkdir_remedy, quote};
+use gush_tree::remote::{Folder, Names, Portrait};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::answers::{Arrival, Ending, Told};
+use super::bounds::weight;
+use super::session::{Session, State, out_of_place};
+use super::shown::Shown;
+use crate::error::Error;
+use crate::record::{BASE, ToSender};
+
+/// So many of the directories entered, of those left, and of those ended are held; the others are
+/// opened again where they are needed.
+const MOST_HELD: usize = 96;
+
+/// Each directory on the way holds its path.
+const MOST_PATH_BYTES: usize = 32 << 10;
+
+#[derive(Default)]
+pub(super) struct Folders {
+    counted: HashMap<u64, Counted>,
+    /// The directories entered and not left, from the base on.
+    open: Vec<u64>,
+    /// Directories that were left and have not ended, while they are held.
+    left: VecDeque<u64>,
+    /// Directories that have ended and may be needed for further names, while they are held.
+    ended: VecDeque<Arc<Folder>>,
+}
+
+/// A directory until all its entries have ended. `None` in place of one that failed.
+#[derive(Default)]
+struct Counted {
+    folder: Option<Arc<Folder>>,
+    above: u64,
+    name: OsString,
+    /// The path at the sender, if it is shown.
+    source: PathBuf,
+    ended: u64,
+    entries: Option<u64>,
+    /// In a mirror, what the source has here.
+    names: Names,
+    waiting_bytes: usize,
+    is_among_left: bool,
+    /// The source was listed to its end.
+    is_listed: bool,
+}
+
+impl Folders {
+    pub fn new(base: Arc<Folder>) -> Self {
+        let base = Counted { folder: Some(base), ..Counted::default() };
+        let counted = HashMap::from([(BASE, base)]);
+        Self { counted, open: vec![BASE], ..Self::default() }
+    }
+
+    /// Has all ended?
+    pub fn is_empty(&self) -> bool {
+        self.counted.is_empty()
+    }
+
+    /// How many were entered and not left.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// A directory that has not failed.
+    pub fn get(&self, id: u64) -> Option<Arc<Folder>> {
+        self.counted.get(&id)?.folder.clone()
+    }
+
+    /// A directory in which an entry is made; the inner `None` is one that failed.
+    pub fn find(&mut self, id: u64) -> Option<Option<Arc<Folder>>> {
+        self.bound_left(id);
+        self.counted.get(&id).map(|counted| counted.folder.clone())
+    }
+
+    /// The path of an entry at the sender.
+    pub fn source(&self, shown: &Shown, folder: u64, name: &OsStr) -> PathBuf {
+        match folder {
+            BASE => shown.source(name),
+            _ => self.counted.get(&folder).map_or_else(PathBuf::new, |it| it.source.join(name)),
+        }
+    }
+
+    /// Adds a name that the source has in a directory. Returns the memory that it takes.
+    pub fn name(&mut self, folder: u64, name: &OsStr) -> usize {
+        let Some(counted) = self.counted.get_mut(&folder) else { return 0 };
+        counted.names.push(name);
+        let bytes = name.len() + size_of::<usize>() + 1;
+        counted.waiting_bytes += bytes;
+        bytes
+    }
+
+    /// Bounds the descriptors of directories that were left and whose last entries are under way: each
+    /// one used is held, and another one let go.
+    fn bound_left(&mut self, id: u64) {
+        match self.counted.get_mut(&id) {
+            Some(counted) if counted.entries.is_some() && !counted.is_among_left => {
+                counted.is_among_left = true;
+            }
+            _ => return,
+        }
+        self.left.push_back(id);
+        if self.left.len() > MOST_HELD
+            && let Some(first) = self.left.pop_front()
+            && let Some(counted) = self.counted.get_mut(&first)
+        {
+            counted.is_among_left = false;
+            if let Some(folder) = &counted.folder {
+                folder.let_go();
+            }
+        }
+    }
+
+    /// Bounds the descriptors of directories that have ended.
+    pub fn hold(&mut self, folder: Arc<Folder>) {
+        if Arc::strong_count(&folder) == 1 {
+            return;
+        }
+        self.ended.push_back(folder);
+        if self.ended.len() > MOST_HELD
+            && let Some(first) = self.ended.pop_front()
+        {
+            first.let_go();
+        }
+    }
+
+    /// Another entry of a directory has ended.
+    fn count(&mut self, id: u64) {
+        if let Some(counted) = self.counted.get_mut(&id) {
+            counted.ended += 1;
+        }
+    }
+
+    /// Takes out a directory whose entries have all ended.
+    fn take_ended(&mut self, id: u64) -> Result<Option<Counted>, Error> {
+        match self.counted.get(&id) {
+            Some(Counted { entries: Some(entries), ended, .. }) if ended > entries => {
+                Err(Error::Protocol("more has come than was counted".into()))
+            }
+            Some(Counted { entries: Some(entries), ended, .. }) if ended == entries => {
+                Ok(self.counted.remove(&id))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Session {
+    /// Enters a directory.
+    pub fn enter(
+        &self,
+        id: u64,
+        above: u64,
+        name: &OsStr,
+        portrait: Portrait,
+    ) -> Result<(), Error> {
+        if self.shown.as_ref().is_some_and(|shown| !shown.is_recursive) {
+            return Err(out_of_place("a directory"));
+        }
+        let waiting_bytes = weight(&portrait) + MOST_PATH_BYTES / 16;
+        let entered = match self.folder(above, true)? {
+            Some(folder) if folder.shown_entry(name).as_os_str().len() > MOST_PATH_BYTES => {
+                return Err(Error::Protocol("a path is longer than 32 KiB".into()));
+            }
+            Some(folder) => self
+                .make_way((above, &folder), name, &portrait)
+                .and_then(|()| folder.enter(name, portrait, &self.options))
+                .map_err(|error| error.to_string()),
+            None => Err(String::new()),
+        };
+        let mut state = self.lock();
+        let folders = &mut state.folders;
+        if folders.open.last() != Some(&above) || folders.counted.contains_key(&id) {
+            return Err(out_of_place("Enter"));
+        }
+        if let Some(high) = folders.open.len().checked_sub(MOST_HELD)
+            && let Some(folder) = folders.get(folders.open[high])
+        {
+            folder.let_go();
+        }
+        state.arrives()?;
+        state.folders.open.push(id);
+        self.names(&mut state, above, name)?;
+        state.bounds.take(waiting_bytes)?;
+        let source = self.shown.as_ref().map(|shown| state.folders.source(shown, above, name));
+        if let (Some(shown), Ok(folder), Some(source), BASE) =
+            (&self.shown, &entered, &source, above)
+        {
+            let (source, target) = (source.clone(), folder.shown_entry(OsStr::new("")));
+            shown.show(move |events| events.enters_tree(&source, &target));
+        }
+        let (folder, failed) = match entered {
+            Ok(folder) => (Some(folder), None),
+            Err(why) => (None, Some(why)),
+        };
+        let counted = Counted {
+            folder,
+            above,
+            name: name.to_owned(),
+            source: source.unwrap_or_default(),
+            waiting_bytes,
+            ..Counted::default()
+        };
+        state.folders.counted.insert(id, counted);
+        drop(state);
+        self.changed.notify_all();
+        if let Some(why) = failed {
+            self.answer(&Arrival::directory(id, above, name), Err(why));
+        }
+        Ok(())
+    }
+
+    /// What the `.gitignore` of the directory entered last names stays in a mirror.
+    pub fn ignore(&self, lines: &[u8]) {
+        let Folders { counted, open, .. } = &self.lock().folders;
+        let entered = open.last().and_then(|id| counted.get(id));
+        if let Some(Counted { folder: Some(folder), .. }) = entered {
+            folder.ignore(lines);
+        }
+    }
+
+    /// The sender has counted the entries of the directory entered last, or of the base.
+    pub fn leave(&self, id: u64, entries: u64, is_listed: bool) -> Result<(), Error> {
+        let mut state = self.lock();
+        let folders = &mut state.folders;
+        if folders.open.pop() != Some(id) {
+            return Err(out_of_place("Leave"));
+        }
+        let Some(counted) = folders.counted.get_mut(&id) else { return Err(out_of_place("Leave")) };
+        (counted.entries, counted.is_listed) = (Some(entries), is_listed);
+        folders.bound_left(id);
+        self.end_folders(state, id)
+    }
+
+    /// An entry of this directory has ended.
+    pub fn ended(&self, folder: u64) -> Result<(), Error> {
+        let mut state = self.lock();
+        state.folders.count(folder);
+        self.end_folders(state, folder)
+    }
+
+    /// Ends a directory whose entries have all ended, and those above for which it was the last.
+    fn end_folders<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        mut id: u64,
+    ) -> Result<(), Error> {
+        while let Some(counted) = state.folders.take_ended(id)? {
+            state.bounds.release(counted.waiting_bytes);
+            drop(state);
+            if id == BASE {
+                let mut replies = self.replies();
+                replies.send(&ToSender::Finished);
+                replies.flush()?;
+                drop(replies);
+                // The process ends when it sees this.
+                self.lock().is_complete = true;
+                self.changed.notify_all();
+                return Ok(());
+            }
+            if let Some(folder) = counted.folder {
+                let ended = self.end_folder(&folder, counted.names, counted.is_listed);
+                let ended = ended.map(|is_complete| match (is_complete, folder.is_new()) {
+                    (true, false) => Ending::Kept,
+                    _ => Ending::Made { is_complete },
+                });
+                let arrival = Arrival::directory(id, counted.above, &counted.name);
+                self.answer(&arrival, ended.map_err(|error| error.to_string()));
+                self.lock().folders.hold(folder);
+            }
+            id = counted.above;
+            state = self.lock();
+            state.folders.count(id);
+        }
+        Ok(())
+    }
+
+    /// Removes from a mirror's directory what the source lacks, and gives it its attributes.
+    fn end_folder(
+        &self,
+        folder: &Folder,
+        names: Names,
+        is_listed: bool,
+    ) -> Result<bool, gush_tree::Error> {
+        let mut events = Told(self);
+        if self.options.mirror && is_listed {
+            // What could not be removed is told there.
+            folder.remove_others(names, &self.options, &|| !self.goes_on(), &mut events)?;
+        }
+        folder.finish(&self.options, &mut events)
+    }
+
+    /// Removes what a mirror has in the place of an entry and is of another kind.
+    pub fn make_way(
+        &self,
+        (folder_id, folder): (u64, &Folder),
+        name: &OsStr,
+        portrait: &Portrait,
+    ) -> Result<(), gush_tree::Error> {
+        let is_directory = portrait.kind() == FileType::Directory;
+        if folder_id == BASE && self.names_directory && self.as_name.is_some() && !is_directory {
+            let shown = folder.shown_entry(name).join("");
+            let why = gush_text::errno_text(Errno::NOTDIR);
+            let text = format!(
+                "cannot create regular file {}: {why}{}",
+                quote::always(&shown),
+                in_brackets(Some(&mkdir_remedy(&shown)))
+            );
+            return Err(gush_tree::Error::reported(&shown, text));
+        }
+        match self.options.mirror {
+            true => {
+                folder.make_way(name, portrait, &self.options, &|| !self.goes_on(), &mut Told(self))
+            }
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Further names of entries, which are made when the first one is.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use gush_tree::remote::{Folder, Portrait, Standing};
+use gush_tree::{Action, Update};
+
+use super::answers::{Arrival, Ending};
+use super::bounds::weight;
+use super::session::{Session, out_of_place};
+use crate::error::Error;
+use crate::record::ToSender;
+
+/// The entries that may get further names, by their numbers.
+pub(super) type Firsts = HashMap<u64, First>;
+
+pub(super) enum First {
+    /// It is not made yet, and these links wait for it.
+    Awaited(Vec<Link>),
+    /// Its directory, its name, and its device and inode.
+    Made(Arc<Folder>, OsString, (u64, u64)),
+    /// It failed, or another file keeps its name.
+    None,
+}
+
+/// Another name of an entry.
+pub(super) struct Link {
+    pub id: u64,
+    pub folder: u64,
+    pub name: OsString,
+    pub portrait: Portrait,
+}
+
+impl Session {
+    /// Further names of an entry may come before it is made.
+    pub fn expect_names(&self, id: u64) {
+        self.lock().firsts.entry(id).or_insert_with(|| First::Awaited(Vec::new()));
+    }
+
+    /// An entry has ended: makes the links that wait for it. Without a copy of it they are files of
+    /// their own.
+    pub fn settle_names(&self, id: u64, first: First) -> Result<(), Error> {
+        let waiting = self.lock().firsts.insert(id, first);
+        if let Some(First::Awaited(links)) = waiting {
+            for link in links {
+                self.lock().bounds.release(weight(&link.portrait));
+                self.make_link(link, id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes another name of an entry, now or when the entry is made.
+    pub fn link(&self, link: Link, first: u64) -> Result<(), Error> {
+        let mut state = self.lock();
+        self.names(&mut state, link.folder, &link.name)?;
+        state.arrives()?;
+        let bytes = weight(&link.portrait);
+        if let Some(First::Awaited(links)) = state.firsts.get_mut(&first) {
+            links.push(link);
+            return state.bounds.take(bytes);
+        }
+        drop(state);
+        self.make_link(link, first)
+    }
+
+    fn make_link(&self, link: Link, first: u64) -> Result<(), Error> {
+        let Link { id, folder: folder_id, name, portrait } = link;
+        let state = self.lock();
+        let made = match state.firsts.get(&first) {
+            Some(First::Made(above, name, identity)) => {
+                Some((Arc::clone(above), name.clone(), *identity))
+            }
+            Some(First::None) => None,
+            _ => return Err(out_of_place("a further name")),
+        };
+        let folder = state.folders.get(folder_id);
+        drop(state);
+        let arrival = Arrival {
+            action: Action::HardLinked,
+            bytes: None,
+            ..Arrival::new(id, folder_id, &name, &portrait, false)
+        };
+        let Some(folder) = folder else { return self.fail_entry(&arrival, String::new()) };
+        let options = &self.options;
+        let standing = match options.update {
+            Update::All => Ok(Standing::Copy),
+            _ => folder.compare(&name, &portrait, options),
+        };
+        let ended = match (standing, made) {
+            (Err(error), _) => Err(error),
+            (Ok(Standing::Skip), _) => Ok(Ending::Skipped),
+            (Ok(Standing::Keep), None) => Ok(Ending::Kept),
+            (Ok(Standing::Keep), Some(_)) if options.dry_run => Ok(Ending::Kept),
+            (Ok(_), _) if options.dry_run => folder
+                .rehearse(&name, &portrait, options)
+                .map(|()| Ending::Made { is_complete: true }),
+            // There is no copy of which it could be a name.
+            (Ok(_), None) => {
+                self.reply_without_end(&ToSender::Wanted { id });
+                return Ok(());
+            }
+            (Ok(standing), Some((above, first_name, identity))) => {
+                let linked = self
+                    .make_way((folder_id, &folder), &name, &portrait)
+                    .and_then(|()| folder.link(&name, (&above, &first_name, identity)));
+                self.lock().folders.hold(above);
+                // As GNU, one that could have stayed becomes a name of the copy without a word.
+                linked.map(|()| match standing {
+                    Standing::Keep => Ending::Kept,
+                    _ => Ending::Made { is_complete: true },
+                })
+            }
+        };
+        self.end_entry(&arrival, &folder, ended)
+    }
+}
