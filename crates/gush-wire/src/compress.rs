@@ -1,11 +1,11 @@
 //! Data frames compressed by [zstd](https://www.rfc-editor.org/rfc/rfc8878), each for itself: a frame
 //! can be lost with its file, and later ones are read all the same.
 
-use std::fmt;
+use std::{fmt, io};
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::error::Error;
+use crate::error::{Error, ensure};
 use crate::frame::MOST_DATA_BYTES;
 
 /// Compression has to save an eighth: less is not worth the other side's work.
@@ -13,17 +13,29 @@ const LEAST_SAVED: usize = 8;
 /// Shorter data is sent as it is: zstd's header and tables eat what it saves.
 const LEAST_BYTES: usize = 512;
 
-/// Compresses the data of frames, with memory that is kept from one to the next.
-pub struct Packer {
-    context: Compressor<'static>,
-    packed: Vec<u8>,
+/// A context of zstd, and memory that is kept from one frame to the next.
+struct Kept<C> {
+    context: C,
+    bytes: Vec<u8>,
 }
 
-impl fmt::Debug for Packer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Packer").finish_non_exhaustive()
+impl<C> Kept<C> {
+    fn new(context: io::Result<C>) -> Result<Self, Error> {
+        let context =
+            context.map_err(|error| Error::Io { doing: "preparing compression", error })?;
+        Ok(Self { context, bytes: Vec::new() })
     }
 }
+
+impl<C> fmt::Debug for Kept<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").finish_non_exhaustive()
+    }
+}
+
+/// Compresses the data of frames.
+#[derive(Debug)]
+pub struct Packer(Kept<Compressor<'static>>);
 
 impl Packer {
     /// Compresses at zstd's `level`: 1 is fast, 19 small, negative ones faster still.
@@ -31,8 +43,7 @@ impl Packer {
     /// # Errors
     /// When there is no memory.
     pub fn new(level: i32) -> Result<Self, Error> {
-        let context = Compressor::new(level).map_err(no_memory)?;
-        Ok(Self { context, packed: Vec::new() })
+        Kept::new(Compressor::new(level)).map(Self)
     }
 
     /// The data compressed, or `None` if it has to be sent as it is.
@@ -41,25 +52,18 @@ impl Packer {
             return None;
         }
         let most = data.len() - data.len() / LEAST_SAVED;
-        self.packed.clear();
+        let Kept { context, bytes } = &mut self.0;
+        bytes.clear();
         // zstd gives up where the target is too small.
-        self.packed.reserve_exact(most);
-        let packed = self.context.compress_to_buffer(data, &mut self.packed).ok()?;
-        (packed <= most).then_some(&self.packed[..])
+        bytes.reserve_exact(most);
+        let packed = context.compress_to_buffer(data, bytes).ok()?;
+        (packed <= most).then_some(&bytes[..])
     }
 }
 
-/// Brings the data of frames back, with memory that is kept from one to the next.
-pub struct Unpacker {
-    context: Decompressor<'static>,
-    data: Vec<u8>,
-}
-
-impl fmt::Debug for Unpacker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unpacker").finish_non_exhaustive()
-    }
-}
+/// Brings the data of frames back.
+#[derive(Debug)]
+pub struct Unpacker(Kept<Decompressor<'static>>);
 
 impl Unpacker {
     /// Takes the memory for one frame.
@@ -67,8 +71,7 @@ impl Unpacker {
     /// # Errors
     /// When there is no memory.
     pub fn new() -> Result<Self, Error> {
-        let context = Decompressor::new().map_err(no_memory)?;
-        Ok(Self { context, data: Vec::new() })
+        Kept::new(Decompressor::new()).map(Self)
     }
 
     /// The `length` bytes that `packed` announces to be.
@@ -77,22 +80,16 @@ impl Unpacker {
     /// When the length is none of a frame, or the bytes are not exactly so much data. No more memory
     /// is taken than `length`.
     pub fn unpack(&mut self, packed: &[u8], length: usize) -> Result<&[u8], Error> {
-        if !(1..=MOST_DATA_BYTES).contains(&length) {
-            return Err(Error::Protocol(format!(
-                "{length} bytes of data are announced for a frame"
-            )));
-        }
-        self.data.clear();
-        self.data.reserve_exact(length);
-        match self.context.decompress_to_buffer(packed, &mut self.data) {
-            Ok(bytes) if bytes == length => Ok(&self.data),
-            _ => Err(Error::Protocol("compressed data cannot be read".into())),
-        }
+        let is_length = (1..=MOST_DATA_BYTES).contains(&length);
+        ensure(is_length, "compressed data has a length that no frame has")?;
+        let Kept { context, bytes } = &mut self.0;
+        bytes.clear();
+        bytes.reserve_exact(length);
+        let unpacked = context.decompress_to_buffer(packed, bytes);
+        let is_whole = unpacked.is_ok_and(|unpacked| unpacked == length);
+        ensure(is_whole, "compressed data cannot be read")?;
+        Ok(bytes)
     }
-}
-
-fn no_memory(error: std::io::Error) -> Error {
-    Error::Io { doing: "preparing compression", error }
 }
 
 #[cfg(test)]
@@ -161,7 +158,7 @@ mod tests {
             let mut unpacker = Unpacker::new().unwrap();
             let refused = unpacker.unpack(packed, length);
             assert!(matches!(refused, Err(Error::Protocol(_))), "{what}");
-            assert!(unpacker.data.capacity() <= length.min(MOST_DATA_BYTES), "{what}");
+            assert!(unpacker.0.bytes.capacity() <= length.min(MOST_DATA_BYTES), "{what}");
         }
     }
 
