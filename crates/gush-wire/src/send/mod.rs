@@ -374,7 +374,7 @@ impl<'a> Session<'a> {
             [error.path(), target].map(|path| path.as_os_str().as_bytes().to_vec());
         let text = error.to_string();
         // A stream that fails ends the session elsewhere.
-        let _ = self.first.record(&ToReceiver::Problem { path, target, text, is_warning });
+        let _ = self.first.send(&ToReceiver::Problem { path, target, text, is_warning });
     }
 }
 

@@ -72,13 +72,12 @@ impl Stream {
         self.with(Output::flush)
     }
 
-    /// Flushes what another thread's stream has, unless a thread writes to it: that one flushes before
-    /// it waits.
-    pub fn flush_if_idle(&self) -> Result<(), Error> {
-        match self.0.try_lock() {
-            Ok(mut output) => output.as_mut().map_or(Err(Error::Ended), Output::flush),
-            Err(_) => Ok(()),
-        }
+    /// Sends a record on a stream that is another thread's, which may be waiting.
+    pub fn send(&self, record: &ToReceiver) -> Result<(), Error> {
+        self.with(|output| {
+            output.record(record)?;
+            output.flush()
+        })
     }
 
     /// Closes the stream, unless a thread writes to it.

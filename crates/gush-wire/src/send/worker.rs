@@ -37,14 +37,17 @@ impl Session<'_> {
             let job = match self.queue.take() {
                 Some(job) => Some(job),
                 None => {
-                    self.flush_all(stream)?;
+                    stream.flush()?;
                     self.queue.next()
                 }
             };
             match job {
                 None => return Ok(()),
                 Some(Job::Found(found)) if self.asks => self.ask(stream, *found)?,
-                Some(Job::Wanted(found)) if !found.is_file() => self.send_other(&found)?,
+                Some(Job::Wanted(found)) if !found.is_file() => {
+                    self.send_other(&found)?;
+                    self.first.flush()?;
+                }
                 Some(Job::Found(found) | Job::Wanted(found)) => self.send_file(stream, *found)?,
                 Some(Job::Compare(found, digest)) => self.compare(stream, *found, &digest)?,
                 Some(Job::Range(file, data)) => self.send_range(stream, &file, data)?,
@@ -52,12 +55,6 @@ impl Session<'_> {
             }
             self.queue.done();
         }
-    }
-
-    /// What a worker has written is on its stream and on the first one.
-    fn flush_all(&self, stream: &Stream) -> Result<(), Error> {
-        stream.flush()?;
-        self.first.flush_if_idle()
     }
 
     /// Asks whether the receiver needs a file.
@@ -107,9 +104,12 @@ impl Session<'_> {
         // No answer will come that tells the walk of the room.
         self.changed.notify_all();
         let name = found.sent_as.as_bytes().to_vec();
+        let record = ToReceiver::Unreadable { id, folder, name, has_names };
         // Names that wait for this one are on the first stream.
-        let stream = if has_names { &self.first } else { stream };
-        stream.record(&ToReceiver::Unreadable { id, folder, name, has_names }).map(drop)
+        match has_names {
+            true => self.first.send(&record),
+            false => stream.record(&record).map(drop),
+        }
     }
 
     /// Compares the receiver's hash of a file, and sends the file if it is another.
@@ -150,7 +150,7 @@ impl Session<'_> {
         let Found { id, folder, has_names, .. } = found;
         let resumes = self.resumes(&found.stat);
         if resumes.is_some() {
-            self.flush_all(stream)?;
+            stream.flush()?;
             self.queue.ask_to_resume();
         }
         let is_divided = has_names || portrait.size_bytes > MOST_DATA_BYTES as u64;
@@ -173,21 +173,19 @@ impl Session<'_> {
             }
             return self.give_up(stream, &found);
         }
-        if is_asked {
-            return self.first.flush();
+        match file.is_empty() {
+            // What is sent depends on the answer.
+            _ if is_asked => {}
+            true => self.end_file(announces, &file, 0)?,
+            false if is_divided => self.queue.divide(file),
+            false => {
+                while let Some(data) = file.claim() {
+                    self.send_range(stream, &file, data)?;
+                }
+            }
         }
-        if file.is_empty() {
-            return self.end_file(announces, &file, 0);
-        }
-        if is_divided {
-            self.first.flush()?;
-            self.queue.divide(file);
-            return Ok(());
-        }
-        while let Some(data) = file.claim() {
-            self.send_range(stream, &file, data)?;
-        }
-        Ok(())
+        // Its own worker may be waiting.
+        if is_divided { self.first.flush() } else { Ok(()) }
     }
 
     /// What shows that a large file is that of an earlier copy, if the copy resumes.
