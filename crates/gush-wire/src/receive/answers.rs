@@ -167,7 +167,7 @@ impl Session {
         if has_names {
             self.settle_names(id, first.unwrap_or(First::None))?;
         }
-        self.ended(arrival.folder)
+        self.ended(arrival.folder, arrival.name)
     }
 
     /// Answers an entry with a failure, of which the reason may be empty.
@@ -176,7 +176,7 @@ impl Session {
         if arrival.has_names {
             self.settle_names(arrival.id, First::None)?;
         }
-        self.ended(arrival.folder)
+        self.ended(arrival.folder, arrival.name)
     }
 
     /// The sender reports a problem of its side.

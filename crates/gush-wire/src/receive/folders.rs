@@ -45,7 +45,7 @@ struct Counted {
     source: PathBuf,
     ended: u64,
     entries: Option<u64>,
-    /// In a mirror, what the source has here.
+    /// In a mirror, what has ended here: the source has it.
     names: Names,
     waiting_bytes: usize,
     is_among_left: bool,
@@ -89,15 +89,6 @@ impl Folders {
         }
     }
 
-    /// Adds a name that the source has in a directory. Returns the memory that it takes.
-    pub fn name(&mut self, folder: u64, name: &OsStr) -> usize {
-        let Some(counted) = self.counted.get_mut(&folder) else { return 0 };
-        counted.names.push(name);
-        let bytes = name.len() + size_of::<usize>() + 1;
-        counted.waiting_bytes += bytes;
-        bytes
-    }
-
     /// Bounds the descriptors of directories that were left and whose last entries are under way: each
     /// one used is held, and another one let go.
     fn bound_left(&mut self, id: u64) {
@@ -129,13 +120,6 @@ impl Folders {
             && let Some(first) = self.ended.pop_front()
         {
             first.let_go();
-        }
-    }
-
-    /// Another entry of a directory has ended.
-    fn count(&mut self, id: u64) {
-        if let Some(counted) = self.counted.get_mut(&id) {
-            counted.ended += 1;
         }
     }
 
@@ -188,7 +172,6 @@ impl Session {
         }
         state.arrives()?;
         state.folders.open.push(id);
-        self.names(&mut state, above, name)?;
         state.bounds.take(waiting_bytes)?;
         let source = self.shown.as_ref().map(|shown| state.folders.source(shown, above, name));
         if let (Some(shown), Ok(folder), Some(source), BASE) =
@@ -240,11 +223,23 @@ impl Session {
         self.end_folders(state, id)
     }
 
-    /// An entry of this directory has ended.
-    pub fn ended(&self, folder: u64) -> Result<(), Error> {
+    /// An entry has ended, of whatever kind, once.
+    pub fn ended(&self, folder: u64, name: &OsStr) -> Result<(), Error> {
         let mut state = self.lock();
-        state.folders.count(folder);
+        self.count(&mut state, folder, name)?;
         self.end_folders(state, folder)
+    }
+
+    fn count(&self, state: &mut State, folder: u64, name: &OsStr) -> Result<(), Error> {
+        let Some(counted) = state.folders.counted.get_mut(&folder) else { return Ok(()) };
+        counted.ended += 1;
+        if self.options.mirror {
+            counted.names.push(name);
+            let bytes = name.len() + size_of::<usize>() + 1;
+            counted.waiting_bytes += bytes;
+            state.bounds.take(bytes)?;
+        }
+        Ok(())
     }
 
     /// Ends a directory whose entries have all ended, and those above for which it was the last.
@@ -278,7 +273,7 @@ impl Session {
             }
             id = counted.above;
             state = self.lock();
-            state.folders.count(id);
+            self.count(&mut state, id, &counted.name)?;
         }
         Ok(())
     }

@@ -10,8 +10,11 @@ use gush_tree::{Action, Update};
 use super::answers::{Arrival, Ending};
 use super::bounds::weight;
 use super::session::{Session, out_of_place};
-use crate::error::Error;
+use crate::error::{Error, ensure};
 use crate::record::ToSender;
+
+/// So many entries with several names can be in one copy: each is remembered to its end.
+const MOST_FIRSTS: usize = if cfg!(test) { 1000 } else { 8 << 20 };
 
 /// The entries that may get further names, by their numbers.
 pub(super) type Firsts = HashMap<u64, First>;
@@ -33,16 +36,25 @@ pub(super) struct Link {
     pub portrait: Portrait,
 }
 
+fn bounded(firsts: &Firsts) -> Result<(), Error> {
+    ensure(firsts.len() <= MOST_FIRSTS, "too many entries have several names")
+}
+
 impl Session {
     /// Further names of an entry may come before it is made.
-    pub fn expect_names(&self, id: u64) {
-        self.lock().firsts.entry(id).or_insert_with(|| First::Awaited(Vec::new()));
+    pub fn expect_names(&self, id: u64) -> Result<(), Error> {
+        let firsts = &mut self.lock().firsts;
+        firsts.entry(id).or_insert_with(|| First::Awaited(Vec::new()));
+        bounded(firsts)
     }
 
     /// An entry has ended: makes the links that wait for it. Without a copy of it they are files of
     /// their own.
     pub fn settle_names(&self, id: u64, first: First) -> Result<(), Error> {
-        let waiting = self.lock().firsts.insert(id, first);
+        let mut state = self.lock();
+        let waiting = state.firsts.insert(id, first);
+        bounded(&state.firsts)?;
+        drop(state);
         if let Some(First::Awaited(links)) = waiting {
             for link in links {
                 self.lock().bounds.release(weight(&link.portrait));
@@ -55,7 +67,6 @@ impl Session {
     /// Makes another name of an entry, now or when the entry is made.
     pub fn link(&self, link: Link, first: u64) -> Result<(), Error> {
         let mut state = self.lock();
-        self.names(&mut state, link.folder, &link.name)?;
         state.arrives()?;
         let bytes = weight(&link.portrait);
         if let Some(First::Awaited(links)) = state.firsts.get_mut(&first) {
@@ -115,5 +126,28 @@ impl Session {
             }
         };
         self.end_entry(&arrival, &folder, ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gush_tree::CopyOptions;
+
+    use super::*;
+    use crate::frame::Output;
+
+    #[test]
+    fn what_is_kept_of_entries_with_several_names_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        for is_made in [false, true] {
+            let base = Folder::base(dir.path()).unwrap();
+            let output = Output::new(tempfile::tempfile().unwrap());
+            let session = Session::new(base, None, CopyOptions::default(), output, None);
+            let remember = |&id: &u64| match is_made {
+                true => session.settle_names(id, First::None).is_ok(),
+                false => session.expect_names(id).is_ok(),
+            };
+            assert_eq!((0..).take_while(remember).count(), MOST_FIRSTS);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the streams of a session share, and how they begin, wait for each other, and end.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use gush_tree::CopyOptions;
@@ -196,38 +196,18 @@ impl Session {
     }
 
     /// An entry has come, and will be answered.
-    pub fn arrived(&self, folder: u64, name: &OsStr) -> Result<(), Error> {
-        let mut state = self.lock();
-        self.names(&mut state, folder, name)?;
-        state.arrives()
-    }
-
-    /// The source has this name, and nothing comes of it.
-    pub fn unreadable(&self, folder: u64, name: &OsStr) -> Result<(), Error> {
-        let mut state = self.lock();
-        state.has_failed = true;
-        self.names(&mut state, folder, name)
-    }
-
-    pub fn names(&self, state: &mut State, folder: u64, name: &OsStr) -> Result<(), Error> {
-        match self.options.mirror {
-            true => {
-                let bytes = state.folders.name(folder, name);
-                state.bounds.take(bytes)
-            }
-            false => Ok(()),
-        }
+    pub fn arrived(&self) -> Result<(), Error> {
+        self.lock().arrives()
     }
 
     /// Announces a file, whose data may come on any stream.
     pub fn announce(&self, id: u64, file: Incoming) -> Result<(), Error> {
         if file.has_names {
-            self.expect_names(id);
+            self.expect_names(id)?;
         }
         let mut state = self.lock();
         state.arrives()?;
         state.bounds.take(file.waiting_bytes)?;
-        self.names(&mut state, file.folder_id, &file.name)?;
         if state.files.insert(id, Arc::new(file)).is_some() {
             return Err(out_of_place("a file announced twice"));
         }

@@ -40,7 +40,7 @@ impl Session {
                     );
                     of_kind(&portrait, is_right)?;
                     let (name, folder) = self.entry(name, folder_id, &portrait, true)?;
-                    self.arrived(folder_id, &name)?;
+                    self.arrived()?;
                     let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                     let Some(folder) = folder else {
                         self.fail_entry(&arrival, String::new())?;
@@ -150,18 +150,18 @@ impl Session {
             ToReceiver::Unreadable { id, folder, name, has_names } => {
                 let name = self.name(name, folder)?;
                 self.folder(folder, is_first)?;
-                self.unreadable(folder, &name)?;
+                self.lock().has_failed = true;
                 if has_names {
                     self.settle_names(id, First::None)?;
                 }
-                self.ended(folder)
+                self.ended(folder, &name)
             }
             ToReceiver::Ask { id, folder: folder_id, name, portrait, has_names } => {
                 let (name, folder) = self.regular(name, folder_id, &portrait, is_first)?;
                 if has_names {
-                    self.expect_names(id);
+                    self.expect_names(id)?;
                 }
-                self.arrived(folder_id, &name)?;
+                self.arrived()?;
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                 match folder {
                     Some(folder) => self.answer_question(&arrival, &folder, &portrait),
@@ -170,7 +170,7 @@ impl Session {
             }
             ToReceiver::Compared { id, folder: folder_id, name, portrait, has_names, is_same } => {
                 let (name, folder) = self.regular(name, folder_id, &portrait, is_first)?;
-                self.arrived(folder_id, &name)?;
+                self.arrived()?;
                 let (folder, ended) = match (folder, is_same, self.options.dry_run) {
                     (Some(folder), true, _) => (folder, Ok(Ending::Kept)),
                     (Some(folder), _, true) => (folder, Ok(Ending::Made { is_complete: true })),
