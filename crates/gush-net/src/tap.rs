@@ -367,9 +367,12 @@ impl<'a> Tap<'a> {
     }
 }
 
-/// The error that a socket has, which is taken by asking (SO_ERROR, socket(7)).
+/// The error that a socket has, which is taken by asking (SO_ERROR, socket(7)). EMSGSIZE is none: a
+/// router could not forward an earlier datagram, and later ones are sent in fragments
+/// (`__udp4_lib_err` of net/ipv4/udp.c).
 pub(crate) fn socket_error(socket: BorrowedFd<'_>) -> Option<Errno> {
     match sockopt::socket_error(socket) {
+        Ok(Err(Errno::MSGSIZE)) => None,
         Ok(Err(errno)) | Err(errno) => Some(errno),
         Ok(Ok(())) => None,
     }

@@ -68,3 +68,30 @@ fn a_socket_of_another_namespace_is_made_there_and_others_here() {
         "{said}"
     );
 }
+
+/// The first datagram is lost, a router answers that it is too long, and the kernel fragments the
+/// next ones: the answer is no failure of the link.
+#[test]
+fn a_path_that_takes_shorter_datagrams_does_not_end_a_link() {
+    let output = in_a_network(
+        "mount -t tmpfs none /run && ip netns add router && ip netns add far &&
+         ip link add near type veth peer name in netns router &&
+         ip -n router link add out mtu 1400 type veth peer name far netns far mtu 1400 &&
+         ip addr add 10.9.0.1/24 dev near && ip link set near up &&
+         ip -n router addr add 10.9.0.2/24 dev in && ip -n router link set in up &&
+         ip -n router addr add 10.9.1.2/24 dev out && ip -n router link set out up &&
+         ip -n far addr add 10.9.1.1/24 dev far && ip -n far link set far up &&
+         ip route add default via 10.9.0.2 && ip -n far route add default via 10.9.1.2 &&
+         ip netns exec router sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward' || exit 77
+         ip netns exec far \"$GUSH\" link -u udp-recv:7000 file:/run/got,create,append &
+         until ip netns exec far grep -q :1B58 /proc/net/udp6; do sleep 0.02; done
+         for way in -u ''; do
+             : >/run/got
+             while [ \"$(wc -c </run/got)\" -lt 4350 ]; do printf %1450s x || break; sleep 0.02; done |
+                 \"$GUSH\" link $way - udp:10.9.1.1:7000
+             echo $?; ip route flush cache
+         done; kill $!; wait",
+    );
+    let Some(output) = output else { return };
+    assert_eq!(output.stdout, b"0\n0\n", "{output:?}");
+}

@@ -36,7 +36,8 @@ use crate::watch::watch;
 
 /// Errors of one datagram sent by UDP, which say nothing about the next. The failure is reported at
 /// the end.
-const PASSING: [Errno; 7] = [
+const PASSING: [Errno; 8] = [
+    Errno::MSGSIZE,
     Errno::CONNREFUSED,
     Errno::HOSTUNREACH,
     Errno::NETUNREACH,
@@ -180,6 +181,8 @@ impl AsyncRead for Datagrams {
                 }
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
+                // A router could not forward an earlier datagram; later ones are fragmented.
+                Err(Errno::MSGSIZE) => {}
                 Err(Errno::CONNREFUSED) if this.to.is_some() => {}
                 Err(errno) => return Poll::Ready(Err(errno.into())),
             }
@@ -200,9 +203,14 @@ impl AsyncWrite for Datagrams {
                 this.pause = None;
             }
             let mut ready = ready!(this.socket.poll_write_ready(cx))?;
-            let sent = match &this.to {
+            let send = || match &this.to {
                 Some(to) => sendto(ready.get_inner(), datagram, SendFlags::NOSIGNAL, to),
                 None => send(ready.get_inner(), datagram, SendFlags::NOSIGNAL),
+            };
+            // The first EMSGSIZE of a connected socket may be about an earlier datagram.
+            let sent = match send() {
+                Err(Errno::MSGSIZE) if this.to.is_none() => send(),
+                sent => sent,
             };
             match sent {
                 Ok(bytes) => return Poll::Ready(Ok(bytes)),

@@ -78,12 +78,22 @@ pub(crate) fn peek_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usiz
     })
 }
 
+/// Calls again after EMSGSIZE, which may be a router's answer to an earlier datagram: the socket keeps
+/// it until the next call, and sends later datagrams in fragments (`__udp4_lib_err` of
+/// net/ipv4/udp.c). The second EMSGSIZE is about this datagram.
+fn past_path_mtu<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    match call() {
+        Err(Errno::MSGSIZE) => call(),
+        answer => answer,
+    }
+}
+
 /// Takes one datagram; EMSGSIZE where `buf` was too small, and the rest is lost (recv(2),
 /// `MSG_TRUNC`).
 pub(crate) fn recv_whole(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     sized(Call::Recv, buf.len(), |len| {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
-        let (_, real) = rustix::net::recv(fd, &mut buf[..len], flags)?;
+        let (_, real) = past_path_mtu(|| rustix::net::recv(fd, &mut buf[..len], flags))?;
         // With MSG_TRUNC the kernel answers the datagram's whole length, also where the buffer took
         // less.
         if real > len { Err(Errno::MSGSIZE) } else { Ok(real) }
@@ -95,7 +105,7 @@ pub(crate) fn recv_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     sized(Call::Recv, 0, |_| {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
         // No byte is wanted: MSG_TRUNC makes the answer the size, and MSG_PEEK leaves the datagram.
-        rustix::net::recv(fd, &mut [0; 0], flags).map(|(_, real)| real)
+        past_path_mtu(|| rustix::net::recv(fd, &mut [0; 0], flags)).map(|(_, real)| real)
     })
 }
 
@@ -187,7 +197,7 @@ pub(crate) fn write_nowait(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> 
 pub(crate) fn send_nowait(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
     // As above: EPIPE is the answer, and no signal.
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sized(Call::Send, buf.len(), |len| rustix::net::send(fd, &buf[..len], flags))
+    sized(Call::Send, buf.len(), |len| past_path_mtu(|| rustix::net::send(fd, &buf[..len], flags)))
 }
 
 /// The bytes wait for what follows at once, and leave in the same segment (MSG_MORE, send(2)).
