@@ -1,5 +1,5 @@
-//! Every line that the translation prints is accepted at a start: each kind of address with each
-//! option, with pairs of its options and with each other address, by `Link::check`.
+//! Every line that the translation prints passes `gush link --check`: each kind of address with each
+//! option, with pairs of its options and with each other address.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -168,7 +168,8 @@ impl Starts {
         let translation = translated(words, &mut report).filter(|_| report.is_whole());
         let Some(translation) = translation else {
             self.refused += 1;
-            if report.missing.iter().chain(&report.wrong).all(|why| why.trim().is_empty()) {
+            let mut reasons = report.missing.iter().chain(&report.wrong).peekable();
+            if reasons.peek().is_none() || reasons.any(|why| why.trim().is_empty()) {
                 self.lies.push(format!("{socats}: refused without a reason"));
             }
             return false;
@@ -277,7 +278,7 @@ fn try_addresses(starts: &mut Starts, first: &str, second: &str) {
 }
 
 #[test]
-fn every_printed_line_is_accepted_at_a_start() {
+fn every_printed_line_passes_a_check() {
     let (kinds, options) = (kinds(), options_of_socat());
     // Versions of IP are of one kind.
     let mut known = BTreeSet::new();
