@@ -146,10 +146,10 @@ impl Link {
     }
 
     /// Checks what the addresses say, as [`run`](Self::run) does first: reads the files with keys
-    /// and certificates, looks users up, and opens nothing.
+    /// and certificates, looks users up, and opens nothing. Ports and programs are not tried.
     ///
     /// # Errors
-    /// What a start would be refused for.
+    /// What [`run`](Self::run) would refuse before it opens anything.
     ///
     /// ```
     /// use gush_link::{Link, Settings};

@@ -40,8 +40,8 @@ pub struct Options {
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', exclusive = true)]
     pub make_cert: Option<Vec<OsString>>,
 
-    /// Check the addresses, options, certificates and keys, open nothing, and exit with 0 or the
-    /// message of a start
+    /// Check the addresses, options, certificates, keys and users, open nothing, and exit with 0 or
+    /// a message; ports, programs and directories are not tried
     #[arg(long)]
     pub check: bool,
     /// Prefix messages with the name of the command that started this link
