@@ -4,42 +4,18 @@ use std::fs;
 
 use crate::common::cp::{fails, names, stderr, stdout};
 use crate::common::skipped;
-use crate::remote::{DECISIONS, LOOK, TWO_STATES, a_tree_arrives_by, remote, remote_succeeds};
+use crate::remote::{
+    a_tree_arrives_by, decides_as_a_local_copy, remote, remote_succeeds, remote_with_mounts,
+};
 
 #[test]
 fn a_tree_comes_with_all_its_metadata() {
     a_tree_arrives_by("$C -a --verify h:s t");
 }
 
-/// Both copies say and do the same, also when they only say what they would do.
 #[test]
 fn a_copy_from_another_machine_decides_as_a_local_one() {
-    let mut differ = Vec::new();
-    for options in DECISIONS {
-        for dry in ["", "--dry-run"] {
-            let dir = tempfile::tempdir().unwrap();
-            let output = remote(
-                dir.path(),
-                &format!(
-                    "set -f; {TWO_STATES}{LOOK}
-                    cp -a t u; cp -a t v
-                    $G cp -v {options} {dry} s u >u.out 2>u.err; echo $? >>u.out
-                    $C -v {options} {dry} h:s v >v.out 2>v.err; echo $? >>v.out
-                    o='{options}'; look u ${{o:1:1}}; look v ${{o:1:1}}; diff u.look v.look
-                    # A local copy removes a link or special file before it makes the new one.
-                    sed \"s,'v/,'u/,g;s,'h:s,'s,g\" v.out | sort >v.said
-                    grep -vE \"^(removed|would remove) 'u/s/(d/)?(fifo|link|kind/link|names|same|hard)'\" u.out | sort >u.said
-                    diff u.said v.said; sed \"s,'v/,'u/,g\" v.err | sort >v.err2
-                    sed \"s, with \\(non-\\)\\?directory 's/.*, with \\1directory,\" u.err | sort >u.err2
-                    diff u.err2 v.err2; [ -s u.look ] && echo looked"
-                ),
-            );
-            if stdout(&output) != "looked\n" {
-                differ.push(format!("{options} {dry}: {}{}", stdout(&output), stderr(&output)));
-            }
-        }
-    }
-    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    decides_as_a_local_copy("h:s v");
 }
 
 #[test]
@@ -97,8 +73,9 @@ fn a_source_that_changes_meanwhile_is_warned_of() {
     let dir = tempfile::tempdir().unwrap();
     let output = remote(
         dir.path(),
-        "head -c 3M /dev/zero >f; (until [ -e stop ]; do echo >>f; done) & $C h:f t; echo $?
-        touch stop; wait",
+        "head -c 3M /dev/zero >f
+        # More follows than the pipe holds.
+        printf '#!/bin/sh\nshift\n\"$@\" | { head -c 100000; echo >>f; cat; }\n' >shell; $C h:f t; echo $?",
     );
     assert_eq!(stdout(&output), "0\n");
     let said = stderr(&output);
@@ -175,4 +152,118 @@ fn a_pull_that_was_cut_goes_on_where_it_was() {
     // 63 MB of data, of which 48 MB came before; ranges of 4 MiB that were cut come again.
     assert!((12_000_000..37_000_000).contains(&second), "{second}");
     assert!(third < 100_000, "{third}");
+}
+
+/// One side is killed in the middle of a large file, while the line stands still.
+#[test]
+fn a_pull_of_which_a_side_was_killed_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir -p s/d; head -c 60M /dev/urandom >s/big; echo small >s/d/f; mkfifo never
+        cat >stuck <<'END'
+#!/bin/sh
+shift
+sh -c 'echo $$ >sender; exec \"$@\"' - \"$@\" | { stdbuf -o0 head -c 30000000; echo >half; cat never; }
+END
+        printf '#!/bin/sh\nshift\n\"$@\" | tee -a sent\n' >count; chmod +x stuck count
+        waits() { timeout 60 bash -c \"until $1; do sleep 0.05; done\" || echo late; }
+        for killed in sender receiver; do
+            rm -rf half sent t
+            timeout 60 $G cp -aT --resume --rsh ./stuck --remote-gush $G h:s t 2>/dev/null & receiver=$!
+            waits '[ -e half ]'; sender=$(cat sender)
+            case $killed in
+                sender) kill -9 $sender;;
+                receiver) kill -9 $(pgrep -P $receiver); waits \"! kill -0 $sender 2>/dev/null\";;
+            esac
+            : <>never; wait $receiver && echo whole; ls -A t
+            $G cp -aT --resume --rsh ./count --remote-gush $G h:s t || exit
+            diff -r s t && echo same; ls -A t | grep gush; stat -c %s sent
+        done",
+    );
+    let said = stdout(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 8, "{output:?}");
+    for lines in lines.chunks(4) {
+        let [".big.gush-partial", "d", "same", sent] = lines else { panic!("{output:?}") };
+        // Of 63 MB of data 30 MB came before; ranges of 4 MiB that were cut come again.
+        assert!((30_000_000..50_000_000).contains(&sent.parse().unwrap()), "{sent}");
+    }
+}
+
+/// Each side knows the user by another number.
+#[test]
+fn owners_come_by_name_or_by_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote_with_mounts(
+        dir.path(),
+        "for side in here:4321 there:1234; do
+            { echo root:x:0:0::/:/bin/sh; echo alice:x:${side#*:}:0::/:/bin/sh; } >${side%:*}
+        done
+        mount --bind here /etc/passwd; echo f >s; chown 1234:0 s
+        cat >shell <<'END'
+#!/bin/sh
+shift
+exec unshare -m sh -c 'mount --bind there /etc/passwd; exec \"$@\"' - \"$@\"
+END
+        $C -a h:s by-name; $C -a --numeric-ids h:s by-number; stat -c %u by-name by-number",
+    );
+    let Some(output) = output else { return };
+    assert_eq!(stdout(&output), "4321\n1234\n", "{output:?}");
+}
+
+#[test]
+fn options_of_the_line_hold_in_a_pull() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote_succeeds(
+        dir.path(),
+        "mkdir s; seq 1000000 >s/text; echo 2 >s/b
+        printf '#!/bin/sh\nshift\n\"$@\" | tee sent\n' >shell
+        $C -r --compress h:s t; stat -c %s sent; diff -r s t
+        begun=$(date +%s%N); $C --limit 4M h:s/text limited; echo $(( $(date +%s%N) - begun ))
+        $C -r --json h:s j | grep -v '^{\"files\"' | sort",
+    );
+    let said = stdout(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [sent, limited_ns, records @ ..] = &lines[..] else { panic!("{output:?}") };
+    // 7 MB of text, of which zstd leaves less than a third.
+    assert!(sent.parse::<u64>().unwrap() < 3_000_000, "{sent}");
+    assert!(limited_ns.parse::<u64>().unwrap() > 1_000_000_000, "{limited_ns}");
+    for (source, target) in [("h:s/b", "j/b"), ("h:s/text", "j/text")] {
+        let start = format!(r#"{{"source":"{source}","target":"{target}","action":"copied""#);
+        assert!(records.iter().any(|record| record.starts_with(&start)), "{start}: {said}");
+    }
+}
+
+#[test]
+fn the_progress_of_a_pull_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; for i in 1 2 3; do head -c 1M /dev/zero >s/$i; done; $C -r --progress=always h:s t",
+    );
+    assert!(stderr(&output).contains("cp: 3 files, 3 MiB, "), "{output:?}");
+}
+
+/// The line swaps bytes of a file's data, which only its hash shows.
+#[test]
+fn bytes_that_change_on_the_line_are_noticed_by_verify() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s t; echo needle >s/f; echo other >s/g
+        cat >shell <<'END'
+#!/usr/bin/python3
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE)
+while data := os.read(child.stdout.fileno(), 65536):
+    os.write(1, data.replace(b'needle', b'nettle'))
+sys.exit(child.wait())
+END
+        $C --verify h:s/f h:s/g t; echo $?; ls t; $C --verify --json h:s/g u",
+    );
+    let (said, shown) = (stderr(&output), stdout(&output));
+    assert!(said.contains("verification of 't/f' failed: blake3 "), "{said}");
+    let Some(json) = shown.strip_prefix("1\ng\n") else { panic!("{output:?}") };
+    assert!(json.contains(r#""verified":true"#), "{json}");
 }
