@@ -1,5 +1,6 @@
-//! A sender whose answers a hostile receiver makes up: it ends, and takes no copy for complete unless
-//! each entry was answered as done.
+//! A sender whose answers a hostile receiver makes up, in a copy to another machine or, with a request
+//! that is made up, from one: it ends, and takes no copy for complete unless each entry was answered as
+//! done.
 
 #![no_main]
 
@@ -7,13 +8,14 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::thread;
 
 use gush_tree::{CopyOptions, Done, Error, Events};
 use gush_wire::frame::{Input, Output};
-use gush_wire::record::{Hello, ToReceiver, ToSender};
+use gush_wire::record::{Hello, ToReceiver, ToSender, Wish};
 use gush_wire::{Request, Streams};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
@@ -46,29 +48,51 @@ fn pipe() -> (File, File) {
     (OwnedFd::from(from).into(), OwnedFd::from(to).into())
 }
 
-/// Takes all that the sender has, then gives all answers at once.
-fn answer((from, to): (File, File), answers: &[u8]) -> Result<(), gush_wire::Error> {
+/// Takes what the sender has, and gives all answers at the first question, or at the end.
+fn answer(
+    (from, to): (File, File),
+    wish: Option<Wish>,
+    answers: &[u8],
+) -> Result<(), gush_wire::Error> {
     let (mut input, mut output) = (Input::new(from), Output::new(to));
     output.record(&Hello::OURS)?;
+    if let Some(wish) = wish {
+        output.record(&ToReceiver::Send(wish))?;
+    }
     output.flush()?;
     input.record::<Hello>()?;
+    let mut output = Some(output);
     loop {
-        match input.record()? {
-            ToReceiver::Data { length, .. } => drop(input.data(length as usize, None)?),
-            ToReceiver::Finish { .. } => break,
-            _ => {}
+        let record = input.record()?;
+        if let ToReceiver::Data { length, .. } = record {
+            let _ = input.data(length as usize, None)?;
         }
+        let is_asked = matches!(
+            record,
+            ToReceiver::Ask { .. } | ToReceiver::Link { .. } | ToReceiver::Finish { .. }
+        );
+        let Some(mut output) = output.take_if(|_| is_asked) else { continue };
+        let mut left = answers;
+        for _ in 0..MOST_ANSWERS {
+            let Ok((record, rest)) = postcard::take_from_bytes::<ToSender>(left) else { break };
+            output.record(&record)?;
+            left = rest;
+        }
+        output.flush()?;
     }
-    let mut left = answers;
-    for _ in 0..MOST_ANSWERS {
-        let Ok((record, rest)) = postcard::take_from_bytes::<ToSender>(left) else { break };
-        output.record(&record)?;
-        left = rest;
-    }
-    output.flush()
 }
 
-fuzz_target!(|answers: &[u8]| {
+fuzz_target!(|input: (bool, &[u8])| {
+    let (is_pull, mut answers) = input;
+    let mut wish = None;
+    if is_pull {
+        let Ok((mut made_up, rest)) = postcard::take_from_bytes::<Wish>(answers) else { return };
+        answers = rest;
+        made_up.sources = vec![TREE.path().as_os_str().as_bytes().to_vec()];
+        // It would be waited for.
+        made_up.limit_bytes_per_second = 0;
+        wish = Some(made_up);
+    }
     let ((from_sender, to_receiver), (from_receiver, to_sender)) = (pipe(), pipe());
     // libFuzzer's main leaves SIGPIPE as it is: no pipe may lose its reader.
     let _readers =
@@ -83,11 +107,20 @@ fuzz_target!(|answers: &[u8]| {
     };
     let mut options = CopyOptions::default();
     options.recursive = true;
+    let streams = (from_receiver, to_receiver);
     let mut counted = Counted::default();
     let sent = thread::scope(|scope| {
-        scope.spawn(|| answer((from_sender, to_sender), answers));
-        let streams = (from_receiver, to_receiver);
-        gush_wire::send(&request, &options, streams, (&(), Streams::Exactly(2)), &mut counted)
+        scope.spawn(|| answer((from_sender, to_sender), wish, answers));
+        match is_pull {
+            true => gush_wire::serve(streams.0, streams.1).map(|()| false),
+            false => gush_wire::send(
+                &request,
+                &options,
+                streams,
+                (&(), Streams::Exactly(2)),
+                &mut counted,
+            ),
+        }
     });
     if let Ok(true) = sent {
         // The directory, too.
