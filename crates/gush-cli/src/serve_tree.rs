@@ -45,7 +45,14 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         std::io::stdout().as_fd().try_clone_to_owned(),
     );
     let served = match streams {
-        (Ok(input), Ok(output)) => gush_wire::serve(File::from(input), File::from(output)),
+        (Ok(input), Ok(output)) => {
+            // The other side sees the end of a stream when the last descriptor of it is closed.
+            if let Ok(nowhere) = File::options().read(true).write(true).open("/dev/null") {
+                let _ = rustix::stdio::dup2_stdin(&nowhere);
+                let _ = rustix::stdio::dup2_stdout(&nowhere);
+            }
+            gush_wire::serve(File::from(input), File::from(output))
+        }
         (Err(error), _) | (_, Err(error)) => {
             return talker
                 .fail(format_args!("cannot use the standard streams: {}", os_text(&error)));

@@ -135,6 +135,12 @@ impl Output {
         Ok(())
     }
 
+    /// The stream itself, when nothing is left to be flushed.
+    #[must_use]
+    pub fn into_stream(self) -> File {
+        self.stream
+    }
+
     /// Adds a record. `false` if it would be too long for the other side, and was not added.
     ///
     /// # Errors

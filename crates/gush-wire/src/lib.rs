@@ -21,6 +21,7 @@ mod entry;
 mod error;
 pub mod frame;
 mod greeting;
+mod join;
 mod packing;
 mod receive;
 pub mod record;
@@ -30,6 +31,7 @@ mod serve;
 
 pub use error::Error;
 pub use receive::receive;
+pub use record::Streams;
 pub use remote::{Address, Remote};
-pub use send::{Request, Streams, Transport, send};
+pub use send::{Request, Transport, send};
 pub use serve::serve;

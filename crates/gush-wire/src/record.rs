@@ -9,7 +9,7 @@ use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of all that the two sides say to each other.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
 /// The most entries without an answer.
@@ -33,6 +33,28 @@ pub struct Hello {
 impl Hello {
     /// That of this side.
     pub const OURS: Self = Self { magic: MAGIC, version: VERSION };
+}
+
+/// How many streams a session uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Streams {
+    /// So many.
+    Exactly(usize),
+    /// One, and up to so many where files wait for it.
+    UpTo(usize),
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self::Exactly(1)
+    }
+}
+
+impl Streams {
+    pub(crate) fn most(self) -> usize {
+        let (Self::Exactly(most) | Self::UpTo(most)) = self;
+        most.clamp(1, MOST_STREAMS)
+    }
 }
 
 /// What a further stream needs to join a session: the name of the receiver's socket, and a secret.
@@ -125,13 +147,20 @@ pub struct Wish {
     pub verify: bool,
     /// Compress data where that is faster.
     pub compresses: bool,
+    /// How many streams the receiver opens when it is invited.
+    pub streams: Streams,
     /// Send at most this much, if it is not 0.
     pub limit_bytes_per_second: u64,
 }
 
 impl Wish {
     /// For these sources, in a copy with these options.
-    pub(crate) fn of(sources: Vec<Vec<u8>>, options: &CopyOptions, compresses: bool) -> Self {
+    pub(crate) fn of(
+        sources: Vec<Vec<u8>>,
+        options: &CopyOptions,
+        compresses: bool,
+        streams: Streams,
+    ) -> Self {
         Self {
             sources,
             rules: Rules::of(options),
@@ -141,6 +170,7 @@ impl Wish {
             gitignore: options.gitignore,
             verify: options.verify,
             compresses,
+            streams,
             limit_bytes_per_second: options.moving.limit.as_ref().and_then(Rate::get).unwrap_or(0),
         }
     }
@@ -204,6 +234,8 @@ pub enum ToReceiver {
     },
     /// Further streams will come: the answer is a [`Token`].
     Invite,
+    /// To a receiver that has asked with [`Send`](Self::Send) for several streams: they can join.
+    Invitation(Token),
     /// The second record of a further stream. The sender goes on when it is answered.
     Join(Token),
     /// A directory.

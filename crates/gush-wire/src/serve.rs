@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::greeting::meet;
+use crate::join::hand_over;
 use crate::record::{Hello, ToReceiver};
 use crate::{receive, send};
 
@@ -27,7 +28,7 @@ pub fn serve(input: File, output: File) -> Result<(), Error> {
             receive::make(&place, rules, &mut input, output, None).map(drop)
         }
         ToReceiver::Send(wish) => send::serve(wish, input, output),
-        ToReceiver::Join(token) => receive::hand_over(input, output, token),
+        ToReceiver::Join(token) => hand_over(input, output, token),
         _ => Err(Error::Protocol("no request came first".into())),
     }
 }

@@ -12,7 +12,9 @@ use gush_test as _;
 use gush_tree::remote::Portrait;
 use gush_tree::{CopyOptions, Done, Error as TreeError, Events};
 use gush_wire::frame::{Input, Output};
-use gush_wire::record::{BASE, Hello, Outcome, Rules, ToReceiver, ToSender, VERSION, WINDOW, Wish};
+use gush_wire::record::{
+    BASE, Hello, Outcome, Rules, ToReceiver, ToSender, Token, VERSION, WINDOW, Wish,
+};
 use gush_wire::{Error, Request, Streams, Transport};
 
 fn pipe() -> (File, File) {
@@ -21,6 +23,7 @@ fn pipe() -> (File, File) {
 }
 
 const ONE: Streams = Streams::Exactly(1);
+const TOKEN: Token = Token { socket: 1, secret: [0; 16] };
 
 fn begin(target: &Path) -> ToReceiver {
     ToReceiver::Begin {
@@ -185,7 +188,8 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
         text: "p".into(),
         is_warning: false,
     };
-    let cases: [(&str, Vec<ToReceiver>); 24] = [
+    let cases: [(&str, Vec<ToReceiver>); 25] = [
+        ("an invitation, to open streams", vec![ToReceiver::Invitation(TOKEN)]),
         ("a source that nobody here has asked for", vec![operand(0, "a")]),
         ("a problem that nobody here is shown", vec![problem]),
         ("a second request, to send", vec![ToReceiver::Send(Wish::default())]),
@@ -483,7 +487,8 @@ fn pull(
         is_directory: true,
         compresses: false,
     };
-    let received = gush_wire::receive(&request, &CopyOptions::default(), (input, output), seen);
+    let received =
+        gush_wire::receive(&request, &CopyOptions::default(), (input, output), (&(), ONE), seen);
     (received, sender.join().unwrap())
 }
 
@@ -509,7 +514,8 @@ fn a_sender_makes_nothing_that_was_not_asked_for() {
         portrait: Portrait { mode, link_text: "/etc".into(), ..Portrait::default() },
         has_names: false,
     };
-    let cases: [(&str, Vec<ToReceiver>); 15] = [
+    let cases: [(&str, Vec<ToReceiver>); 16] = [
+        ("an invitation, where one stream is enough", vec![ToReceiver::Invitation(TOKEN)]),
         ("a link for a followed source", vec![operand(0, "a"), other(0o120_777), finish(1)]),
         ("a device, without -r", vec![operand(0, "a"), other(0o020_666), finish(1)]),
         ("another name", vec![operand(0, ".bashrc"), file(".bashrc", 0), end(0), finish(1)]),

@@ -43,42 +43,54 @@ struct Threads {
     receivers: Mutex<Vec<JoinHandle<Result<(), Error>>>>,
     opened: AtomicUsize,
     fates: Vec<Fate>,
+    direction: Direction,
+}
+
+/// Where the data goes, as the side sees it that opens the streams.
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Push,
+    Pull,
+}
+
+const BOTH: [Direction; 2] = [Direction::Push, Direction::Pull];
+
+/// Passes on what comes, as the fate of the stream is.
+fn pass_on(mut from: File, mut to: File, fate: Fate) {
+    let mut left = if let Fate::EndsAfter(bytes) = fate { bytes } else { usize::MAX };
+    let mut piece = [0; 12000];
+    while let Ok(read @ 1..) = from.read(&mut piece) {
+        if let Fate::LagsBy(time) = fate {
+            thread::sleep(time);
+        }
+        let passes = read.min(left);
+        left -= passes;
+        if to.write_all(&piece[..passes]).is_err() || left == 0 {
+            break;
+        }
+    }
 }
 
 impl Threads {
-    fn new(fates: &[Fate]) -> Self {
+    fn new(fates: &[Fate], direction: Direction) -> Self {
         let (receivers, opened) = (Mutex::default(), AtomicUsize::new(0));
-        Self { receivers, opened, fates: fates.to_vec() }
+        Self { receivers, opened, fates: fates.to_vec(), direction }
     }
 
-    fn receive(&self, fate: Fate) -> (File, File) {
-        let ((mut from_sender, to), (input, mut passed), (from, output)) = (pipe(), pipe(), pipe());
-        if let Fate::Serves = fate {
-            drop((passed, input));
-            self.spawn(from_sender, output);
-            return (from, to);
+    /// Starts another one of the other side.
+    fn connect(&self, fate: Fate) -> (File, File) {
+        let ((mut input, to), (mut from, output)) = (pipe(), pipe());
+        if !matches!(fate, Fate::Serves) {
+            let (passed_from, passed_to) = pipe();
+            let (before, after) = match self.direction {
+                Direction::Push => (std::mem::replace(&mut input, passed_from), passed_to),
+                Direction::Pull => (std::mem::replace(&mut from, passed_from), passed_to),
+            };
+            thread::spawn(move || pass_on(before, after, fate));
         }
-        self.spawn(input, output);
-        thread::spawn(move || {
-            let mut left = if let Fate::EndsAfter(bytes) = fate { bytes } else { usize::MAX };
-            let mut piece = [0; 12000];
-            while let Ok(read @ 1..) = from_sender.read(&mut piece) {
-                if let Fate::LagsBy(time) = fate {
-                    thread::sleep(time);
-                }
-                let passes = read.min(left);
-                left -= passes;
-                if passed.write_all(&piece[..passes]).is_err() || left == 0 {
-                    break;
-                }
-            }
-        });
+        let serving = thread::spawn(move || gush_wire::serve(input, output));
+        self.receivers.lock().unwrap().push(serving);
         (from, to)
-    }
-
-    fn spawn(&self, input: File, output: File) {
-        let receiver = thread::spawn(move || gush_wire::serve(input, output));
-        self.receivers.lock().unwrap().push(receiver);
     }
 }
 
@@ -88,7 +100,7 @@ impl Transport for Threads {
         if let Fate::JoinsNothing = fate {
             return Err(Error::Refused("no way".into()));
         }
-        Ok(self.receive(fate))
+        Ok(self.connect(fate))
     }
 }
 
@@ -101,15 +113,15 @@ impl Events for Heard {
     }
 }
 
-/// Sends `dir/s` to `dir/t`.
+/// Copies `dir/s` to `dir/t`.
 fn copy(
     dir: &Path,
-    first: Fate,
-    further: &[Fate],
+    direction: Direction,
+    (first, further): (Fate, &[Fate]),
     heard: &mut Heard,
 ) -> (Result<bool, Error>, Vec<Result<(), Error>>) {
-    let threads = Threads::new(further);
-    let (input, output) = threads.receive(first);
+    let threads = Threads::new(further, direction);
+    let first = threads.connect(first);
     let [source, target] = ["s", "t"].map(|name| dir.join(name));
     let request = Request {
         sources: &[&source],
@@ -124,9 +136,13 @@ fn copy(
     options.verify = true;
     options.preserve.links = true;
     let streams = Streams::Exactly(further.len() + 1);
-    let sent = gush_wire::send(&request, &options, (input, output), (&threads, streams), heard);
+    let copy = match direction {
+        Direction::Push => gush_wire::send,
+        Direction::Pull => gush_wire::receive,
+    };
+    let copied = copy(&request, &options, first, (&threads, streams), heard);
     let receivers = threads.receivers.into_inner().unwrap();
-    (sent, receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect())
+    (copied, receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect())
 }
 
 fn plant(dir: &Path) {
@@ -185,35 +201,37 @@ fn everything_arrives_whatever_stream_is_late() {
         (LAGS, &[Serves, Serves]),
         (Serves, &[LAGS; 6]),
     ];
-    for (first, further) in cases {
+    for ((first, further), direction) in
+        cases.into_iter().flat_map(|case| BOTH.map(|way| (case, way)))
+    {
+        let case = format!("{direction:?} {first:?} {further:?}");
         let dir = tempfile::tempdir().unwrap();
         plant(dir.path());
         let mut heard = Heard::default();
-        let (sent, received) = copy(dir.path(), first, further, &mut heard);
-        assert!(matches!(sent, Ok(true)), "{first:?} {further:?}: {sent:?} {received:?}");
-        assert!(received.iter().all(Result::is_ok), "{first:?} {further:?}: {received:?}");
-        assert_eq!(heard.0, [""; 0], "{first:?} {further:?}");
-        assert_eq!(received.len(), further.len() + 1);
-        assert!(
-            look(&dir.path().join("s")) == look(&dir.path().join("t")),
-            "{first:?} {further:?}"
-        );
+        let (copied, served) = copy(dir.path(), direction, (first, further), &mut heard);
+        assert!(matches!(copied, Ok(true)), "{case}: {copied:?} {served:?}");
+        assert!(served.iter().all(Result::is_ok), "{case}: {served:?}");
+        assert_eq!(heard.0, [""; 0], "{case}");
+        assert_eq!(served.len(), further.len() + 1, "{case}");
+        assert!(look(&dir.path().join("s")) == look(&dir.path().join("t")), "{case}");
     }
 }
 
 #[test]
 fn a_stream_that_cannot_be_had_is_done_without() {
     use Fate::{EndsAfter, JoinsNothing, Serves};
-    for further in [&[JoinsNothing, Serves][..], &[EndsAfter(1)], &[EndsAfter(40), JoinsNothing]] {
+    let cases = [&[JoinsNothing, Serves][..], &[EndsAfter(1)], &[EndsAfter(40), JoinsNothing]];
+    for (further, direction) in cases.into_iter().flat_map(|case| BOTH.map(|way| (case, way))) {
+        let case = format!("{direction:?} {further:?}");
         let dir = tempfile::tempdir().unwrap();
         plant(dir.path());
         let mut heard = Heard::default();
-        let (sent, _) = copy(dir.path(), Serves, further, &mut heard);
-        assert!(matches!(sent, Ok(true)), "{further:?}: {sent:?}");
+        let (copied, _) = copy(dir.path(), direction, (Serves, further), &mut heard);
+        assert!(matches!(copied, Ok(true)), "{case}: {copied:?}");
         let lacking = further.len() - further.iter().filter(|fate| matches!(fate, Serves)).count();
-        assert_eq!(heard.0.len(), lacking, "{further:?}: {:?}", heard.0);
+        assert_eq!(heard.0.len(), lacking, "{case}: {:?}", heard.0);
         assert!(heard.0.iter().all(|text| text.contains("with a stream less")), "{:?}", heard.0);
-        assert!(look(&dir.path().join("s")) == look(&dir.path().join("t")), "{further:?}");
+        assert!(look(&dir.path().join("s")) == look(&dir.path().join("t")), "{case}");
     }
 }
 
@@ -221,19 +239,21 @@ fn a_stream_that_cannot_be_had_is_done_without() {
 fn a_stream_that_fails_later_ends_the_session() {
     // Long enough for the other one to join.
     let slow = Fate::LagsBy(Duration::from_millis(20));
-    for (first, further) in
-        [(slow, Fate::EndsAfter(20_000)), (Fate::EndsAfter(200_000), Fate::Serves)]
+    let cases = [(slow, Fate::EndsAfter(20_000)), (Fate::EndsAfter(200_000), Fate::Serves)];
+    for ((first, further), direction) in
+        cases.into_iter().flat_map(|case| BOTH.map(|way| (case, way)))
     {
+        let case = format!("{direction:?} {first:?} {further:?}");
         let dir = tempfile::tempdir().unwrap();
         plant(dir.path());
         let mut heard = Heard::default();
-        let (sent, received) = copy(dir.path(), first, &[further], &mut heard);
-        assert!(sent.is_err(), "{first:?} {further:?}: {received:?} {:?}", heard.0);
-        assert!(received.iter().any(Result::is_err), "{first:?} {further:?}: {received:?}");
+        let (copied, served) = copy(dir.path(), direction, (first, &[further]), &mut heard);
+        assert!(copied.is_err(), "{case}: {served:?} {:?}", heard.0);
+        assert!(served.iter().any(Result::is_err), "{case}: {served:?}");
         // What has a name is whole.
         let (source, target) = (look(&dir.path().join("s")), look(&dir.path().join("t")));
         for (path, (_, content)) in target {
-            assert_eq!(source[&path].1, content, "{path}");
+            assert_eq!(source[&path].1, content, "{case}: {path}");
         }
     }
 }
@@ -242,8 +262,8 @@ fn a_stream_that_fails_later_ends_the_session() {
 #[test]
 fn a_stream_with_another_secret_does_not_join() {
     let dir = tempfile::tempdir().unwrap();
-    let threads = Threads::new(&[Fate::Serves]);
-    let (input, output) = threads.receive(Fate::Serves);
+    let threads = Threads::new(&[Fate::Serves], Direction::Push);
+    let (input, output) = threads.connect(Fate::Serves);
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     let _: Hello = input.record().unwrap();
     output.record(&Hello::OURS).unwrap();

@@ -385,7 +385,7 @@ fn remote() -> Vec<Arg> {
         value(
             "streams",
             "N",
-            "Send to HOST by N connections at once [default: by one, and by up to 4 where files wait \
+            "Reach HOST by N connections at once [default: by one, and by up to 4 where files wait \
              for it, if --rsh asks for no password]",
         ),
     ]

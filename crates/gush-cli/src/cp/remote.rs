@@ -229,11 +229,6 @@ impl Target {
                     .into(),
             );
         }
-        if sides.is_pull && words.text("streams").is_some() {
-            return Err("--streams is not served in a copy from another machine, which has one \
-                        connection"
-                .into());
-        }
         let streams = match words.text("streams").map(|text| text.to_string_lossy()) {
             None => Streams::UpTo(MOST_STREAMS),
             Some(text) => match text.parse() {
@@ -303,10 +298,8 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         let mut options = settings.options.clone();
         options.preserve.numeric_ids = target.numeric_ids;
         let further: (&dyn Transport, Streams) = (&remote, target.streams);
-        let sent = match sides.is_pull {
-            true => gush_wire::receive(&request, &options, streams, &mut reporter),
-            false => gush_wire::send(&request, &options, streams, further, &mut reporter),
-        };
+        let copy = if sides.is_pull { gush_wire::receive } else { gush_wire::send };
+        let sent = copy(&request, &options, streams, further, &mut reporter);
         if sent.is_err() {
             remote.end();
             gush_tree::remove_temporaries();

@@ -511,6 +511,24 @@ fn questions_on_several_streams_are_all_flushed() {
     assert_eq!(stdout(&output), "600\n", "{output:?}");
 }
 
+/// The first connection, to or from the other machine, is enough.
+#[test]
+fn a_connection_that_cannot_be_had_is_done_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; for i in $(seq 300); do echo $i >s/$i; done; head -c 9M /dev/urandom >s/big
+        printf '#!/bin/sh\nshift\necho >>started; mkdir one 2>/dev/null || exit 1; exec \"$@\"\n' >once; chmod +x once
+        for way in 's h:t' 'h:s u'; do
+            $G cp -aT --streams 3 --rsh ./once --remote-gush $G $way || echo failed
+            rmdir one; wc -l <started; rm started
+        done; diff -r s t && diff -r s u && echo same",
+    );
+    assert_eq!(stdout(&output), "3\n3\nsame\n", "{output:?}");
+    let said = stderr(&output);
+    assert_eq!(said.matches("the copy goes on with a stream less").count(), 4, "{said}");
+}
+
 /// sshd has closed the error stream by then.
 #[test]
 fn a_receiver_whose_messages_nobody_reads_ends() {

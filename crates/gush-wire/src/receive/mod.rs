@@ -8,7 +8,6 @@ mod answers;
 mod bounds;
 mod folders;
 mod incoming;
-mod join;
 mod links;
 mod session;
 mod shown;
@@ -20,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use gush_tree::remote::Folder;
@@ -28,14 +28,13 @@ use gush_tree::{CopyOptions, Events};
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::greeting::meet;
-use crate::record::{Hello, Rules, ToReceiver, ToSender, Wish};
-use crate::send::Request;
-pub(crate) use join::hand_over;
+use crate::record::{Hello, Rules, Streams, ToReceiver, ToSender, Token, Wish};
+use crate::send::{Request, Transport};
 use session::Session;
 use shown::Shown;
 
-/// Receives the sources from the other side of a pair of streams, from it and to it. Returns whether
-/// all of them arrived; what did not is reported to `events`.
+/// Receives the sources from the other side of a pair of streams, from it and to it, and of those that
+/// `transport` can add. Returns whether all of them arrived; what did not is reported to `events`.
 ///
 /// # Errors
 /// When the session ends before all is there.
@@ -43,6 +42,7 @@ pub fn receive(
     request: &Request<'_>,
     options: &CopyOptions,
     (input, output): (File, File),
+    (transport, streams): (&dyn Transport, Streams),
     events: &mut dyn Events,
 ) -> Result<bool, Error> {
     if request.target.as_os_str().is_empty() {
@@ -50,7 +50,7 @@ pub fn receive(
     }
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     let sources = request.sources.iter().map(|path| path.as_os_str().as_bytes().to_vec());
-    let wish = ToReceiver::Send(Wish::of(sources.collect(), options, request.compresses));
+    let wish = ToReceiver::Send(Wish::of(sources.collect(), options, request.compresses, streams));
     let greeted = output.record(&Hello::OURS).and_then(|_| match output.record(&wish)? {
         true => output.flush(),
         false => Err(Error::Refused("the sources have names of more than 1 MiB".into())),
@@ -63,14 +63,42 @@ pub fn receive(
         is_directory: request.is_directory || request.sources.len() > 1,
     };
     let rules = Rules::of(options);
-    let (shown, happened) = Shown::new(request, options);
-    let making = thread::Builder::new()
-        .spawn(move || make(&place, rules, &mut input, output, Some(shown)))
-        .map_err(|error| Error::Io { doing: "starting a thread", error })?;
-    for event in happened {
-        event(events);
-    }
-    making.join().unwrap_or_else(|panic| resume_unwind(panic))
+    let (invites, invited) = sync_channel(1);
+    let invites = (streams.most() > 1).then_some(invites);
+    let (shown, happened) = Shown::new(request, options, invites);
+    let no_thread = |error| Error::Io { doing: "starting a thread", error };
+    thread::scope(|scope| {
+        let making = thread::Builder::new()
+            .spawn_scoped(scope, move || {
+                let made = make(&place, rules, &mut input, output, Some(shown));
+                transport.release();
+                made
+            })
+            .map_err(no_thread)?;
+        // Without a thread the sender goes on with one stream.
+        let _ = thread::Builder::new().spawn_scoped(scope, move || {
+            if let Ok((session, token)) = invited.recv() {
+                join_all(&session, transport, streams, token);
+            }
+        });
+        for event in happened {
+            event(events);
+        }
+        making.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// Opens the streams to which the sender has invited.
+fn join_all(session: &Session, transport: &dyn Transport, streams: Streams, token: Token) {
+    let is_asked = matches!(streams, Streams::Exactly(_));
+    thread::scope(|scope| {
+        for _ in 1..streams.most() {
+            let joins = || session.join(transport, token, is_asked);
+            if thread::Builder::new().spawn_scoped(scope, joins).is_err() {
+                break;
+            }
+        }
+    });
 }
 
 /// Where the copies go.
@@ -107,6 +135,7 @@ pub(crate) fn make(
     };
     let served = session.serve_first(input);
     session.end();
+    let served = served.map_err(|error| session.failure().unwrap_or(error));
     served.map(|()| session.shown.is_none() || session.is_whole())
 }
 

@@ -1,8 +1,9 @@
 //! What the streams of a session share, and how they begin, wait for each other, and end.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{io, thread};
 
 use gush_tree::CopyOptions;
 use gush_tree::remote::Folder;
@@ -11,12 +12,13 @@ use super::answers::Replies;
 use super::bounds::Bounds;
 use super::folders::Folders;
 use super::incoming::Incoming;
-use super::join::Host;
 use super::links::Firsts;
 use super::shown::Shown;
 use crate::error::{Error, ensure};
-use crate::frame::Output;
-use crate::record::ToSender;
+use crate::frame::{Input, Output};
+use crate::join::{self, Host};
+use crate::record::{ToSender, Token};
+use crate::send::{Transport, stream_less};
 
 pub(super) struct Session {
     pub options: CopyOptions,
@@ -94,13 +96,68 @@ impl Session {
             return Err(out_of_place("Invite"));
         }
         // Without a socket the sender goes on with one stream.
-        let token = Host::start(self).ok().map(|(host, token)| {
+        let token = self.listen().ok().map(|(host, token)| {
             state.host = Some(host);
             token
         });
         drop(state);
         self.replies().send(&ToSender::Invitation(token));
         Ok(())
+    }
+
+    fn listen(self: &Arc<Self>) -> io::Result<(Host, Token)> {
+        let (host, door) = Host::listen()?;
+        let (session, token) = (Arc::clone(self), door.token);
+        thread::Builder::new().spawn(move || {
+            door.accept_all(|input, output| session.add_stream(input, output));
+        })?;
+        Ok((host, token))
+    }
+
+    fn add_stream(self: &Arc<Self>, mut input: Input, mut output: Output) {
+        // Before the answer: the sender may send all that is left at once.
+        if !self.begin_stream() {
+            return;
+        }
+        let session = Arc::clone(self);
+        let serves = move || {
+            let welcomed = join::welcome(&mut output);
+            session.end_stream(welcomed.and_then(|()| session.serve_further(&mut input)));
+        };
+        if thread::Builder::new().spawn(serves).is_err() {
+            self.end_stream(Ok(()));
+        }
+    }
+
+    /// Opens a stream and serves it. One that cannot be opened is done without.
+    pub fn join(&self, transport: &dyn Transport, token: Token, is_asked: bool) {
+        if !self.begin_stream() {
+            return;
+        }
+        let joined = transport.open().and_then(|streams| join::join(streams, token));
+        self.end_stream(match joined {
+            Ok((mut input, mut output)) => {
+                join::welcome(&mut output).and_then(|()| self.serve_further(&mut input))
+            }
+            Err(error) => {
+                if let (Some(shown), true) = (&self.shown, is_asked && self.is_wanted()) {
+                    let warning = stream_less(&shown.source(OsStr::new("")), &error);
+                    shown.show(move |events| events.warns(&warning));
+                }
+                Ok(())
+            }
+        });
+    }
+
+    /// Is there more to come?
+    fn is_wanted(&self) -> bool {
+        let state = self.lock();
+        !state.is_complete && state.failure.is_none()
+    }
+
+    /// What has failed on a further stream.
+    pub fn failure(&self) -> Option<Error> {
+        self.lock().failure.take()
     }
 
     /// A further stream begins. `false` if the session does not want it any more.

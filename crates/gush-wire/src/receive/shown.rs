@@ -7,16 +7,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gush_text::without_controls;
 use gush_tree::{CopyOptions, Dereference, Error as TreeError, Events};
 use rustix::fs::FileType;
 
-use super::session::out_of_place;
+use super::session::{Session, out_of_place};
 use crate::entry::Entry;
 use crate::error::{Error, ensure};
-use crate::record::Outcome;
+use crate::record::{Outcome, Token};
 use crate::remote::at_host;
 use crate::send::Request;
 
@@ -37,6 +37,8 @@ pub(crate) struct Shown {
     follows_sources: bool,
     is_whole: AtomicBool,
     announced: Mutex<Announced>,
+    /// `None` once the sender has invited, and where one stream is all there is.
+    invites: Mutex<Option<SyncSender<Invited>>>,
 }
 
 /// The sources that the sender has announced.
@@ -48,6 +50,9 @@ struct Announced {
     count: usize,
 }
 
+/// Further streams can join a session.
+pub(super) type Invited = (Arc<Session>, Token);
+
 /// The name of a source. Of a directory such as `.`, `..` or `~` only the sender knows it.
 fn name_of(source: &Path) -> Option<&OsStr> {
     let is_home = matches!(source.as_os_str().as_bytes(), b"~" | b"~/");
@@ -55,7 +60,11 @@ fn name_of(source: &Path) -> Option<&OsStr> {
 }
 
 impl Shown {
-    pub fn new(request: &Request<'_>, options: &CopyOptions) -> (Self, Receiver<Event>) {
+    pub(super) fn new(
+        request: &Request<'_>,
+        options: &CopyOptions,
+        invites: Option<SyncSender<Invited>>,
+    ) -> (Self, Receiver<Event>) {
         let (happens, happened) = sync_channel(MOST_WAITING);
         let shown = Self {
             happens,
@@ -66,6 +75,7 @@ impl Shown {
             follows_sources: options.dereference != Dereference::Never,
             is_whole: AtomicBool::new(true),
             announced: Mutex::default(),
+            invites: Mutex::new(invites),
         };
         (shown, happened)
     }
@@ -82,6 +92,15 @@ impl Shown {
     pub fn show(&self, event: impl FnOnce(&mut dyn Events) + Send + 'static) {
         // The user's thread has ended only after a panic.
         let _ = self.happens.send(Box::new(event));
+    }
+
+    /// The sender has invited further streams, once.
+    pub(super) fn is_invited(&self, session: &Arc<Session>, token: Token) -> Result<(), Error> {
+        let invites = self.invites.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let invites = invites.ok_or_else(|| out_of_place("Invitation"))?;
+        // Nobody listens where a thread could not be had.
+        let _ = invites.send((Arc::clone(session), token));
+        Ok(())
     }
 
     fn announced(&self) -> MutexGuard<'_, Announced> {

@@ -23,6 +23,10 @@ impl Session {
         loop {
             match self.next(input)? {
                 ToReceiver::Invite => self.invite()?,
+                ToReceiver::Invitation(token) => {
+                    let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Invitation"))?;
+                    shown.is_invited(self, token)?;
+                }
                 ToReceiver::Enter { id, folder, name, portrait } => {
                     let name = self.name(name, folder)?;
                     of_kind(&portrait, portrait.kind() == FileType::Directory)?;

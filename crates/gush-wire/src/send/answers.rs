@@ -97,6 +97,7 @@ impl Session<'_> {
             ToSender::Refused(why) => return Err(Error::Refused(without_controls(&why))),
             ToSender::Finished if state.is_finishing && state.awaited.is_empty() => {
                 state.is_ended = true;
+                state.host = None;
                 self.transport.release();
                 return Ok(true);
             }

@@ -31,13 +31,15 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::greeting::meet;
-use crate::record::{Hello, Rules, ToReceiver, Token, WINDOW, Wish};
+use crate::join::Host;
+use crate::record::{Hello, Rules, Streams, ToReceiver, Token, WINDOW, Wish};
 use crate::remote::at_host;
 use crate::serve::at_home;
 use outgoing::Outgoing;
 use queue::{Found, Queue};
 use streams::Stream;
-pub use streams::{Streams, Transport};
+pub use streams::Transport;
+pub(crate) use streams::stream_less;
 use walk::Walk;
 
 /// What is copied, and where to.
@@ -123,7 +125,7 @@ fn send_wish(
     service: &Service,
 ) -> Result<(), Error> {
     let sources: Vec<_> = wish.sources.iter().map(|path| at_home(path)).collect();
-    let compresses = wish.compresses;
+    let (compresses, streams) = (wish.compresses, wish.streams);
     if compresses {
         output.compress()?;
     }
@@ -139,7 +141,7 @@ fn send_wish(
     let mut unseen = ();
     let mut session = Session::new(&request, &options, output, service, &mut unseen);
     session.is_served = true;
-    session.run(&mut input, &request, Streams::Exactly(1)).map(drop)
+    session.run(&mut input, &request, streams).map(drop)
 }
 
 /// What all threads of the sender use.
@@ -183,6 +185,8 @@ struct State<'a> {
     is_ended: bool,
     /// The answer to [`ToReceiver::Invite`].
     invitation: Option<Option<Token>>,
+    /// Where the streams join that the receiver opens.
+    host: Option<Host>,
     failure: Option<Error>,
 }
 
@@ -216,6 +220,7 @@ impl<'a> Session<'a> {
                 is_finishing: false,
                 is_ended: false,
                 invitation: None,
+                host: None,
                 failure: None,
             }),
             changed: Condvar::new(),
@@ -254,6 +259,7 @@ impl<'a> Session<'a> {
             state.failure = Some(error);
         }
         state.is_ended = true;
+        state.host = None;
         drop(state);
         self.changed.notify_all();
         self.queue.close();

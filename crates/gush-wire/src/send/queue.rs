@@ -12,6 +12,7 @@ use gush_tree::remote::open_found;
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 
 use super::outgoing::{Data, Outgoing};
+use crate::record::Token;
 
 /// The most files that wait: each holds a descriptor of its directory.
 const MOST_WAITING: usize = 64;
@@ -88,6 +89,8 @@ pub(super) enum Job {
     Ended(Arc<Outgoing>),
     /// A range of a file that the receiver knows.
     Range(Arc<Outgoing>, Data),
+    /// The receiver is asked to open further streams.
+    Invite(Token),
 }
 
 #[derive(Default)]
@@ -103,6 +106,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
+    invitation: Option<Token>,
     found: VecDeque<Box<Found>>,
     /// What the receiver has answered to questions.
     answered: VecDeque<Job>,
@@ -129,6 +133,10 @@ impl State {
     fn take(&mut self) -> Option<Job> {
         if self.is_closed {
             return None;
+        }
+        if let Some(token) = self.invitation.take() {
+            self.busy += 1;
+            return Some(Job::Invite(token));
         }
         while let Some(file) = self.divided.front() {
             if let Some(data) = file.claim() {
@@ -194,6 +202,12 @@ impl Queue {
     pub fn divide(&self, file: Arc<Outgoing>) {
         self.lock().divided.push_back(file);
         self.work.notify_all();
+    }
+
+    /// Asks for further streams, before anything else.
+    pub fn invite(&self, token: Token) {
+        self.lock().invitation = Some(token);
+        self.work.notify_one();
     }
 
     /// A question is asked, which is going to be answered.

@@ -1,6 +1,7 @@
 //! The streams of a session: the first one, and those that join it while the queue is full.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use super::Session;
 use crate::error::Error;
 use crate::frame::{Input, Output};
-use crate::greeting::meet;
-use crate::record::{Hello, MOST_STREAMS, ToReceiver, ToSender, Token};
+use crate::join::{self, Host};
+use crate::record::{Streams, ToReceiver, ToSender, Token};
 
 /// The way to the other machine, for more than a pair of streams.
 pub trait Transport: Sync {
@@ -30,22 +31,6 @@ pub trait Transport: Sync {
 
 /// A pair of streams is all there is.
 impl Transport for () {}
-
-/// How many streams a session uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams {
-    /// So many.
-    Exactly(usize),
-    /// One, and up to so many where files wait for it.
-    UpTo(usize),
-}
-
-impl Streams {
-    pub(super) fn most(self) -> usize {
-        let (Self::Exactly(most) | Self::UpTo(most)) = self;
-        most.clamp(1, MOST_STREAMS)
-    }
-}
 
 /// After this time in which files wait, the first stream is slower than the walk.
 const BEHIND: Duration = Duration::from_millis(100);
@@ -95,17 +80,11 @@ pub(super) fn add<'scope>(
     streams: Streams,
 ) -> Result<(), Error> {
     let (most, is_asked) = (streams.most(), matches!(streams, Streams::Exactly(_)));
-    if most == 1 {
+    if most == 1 || !(is_asked || falls_behind(session)) {
         return Ok(());
     }
-    // Twice in a row: a queue is filled at the start in any case.
-    let mut times_behind = 0;
-    while !is_asked && times_behind < 2 {
-        match session.queue.is_behind(BEHIND / 2) {
-            Some(true) => times_behind += 1,
-            Some(false) => times_behind = 0,
-            None => return Ok(()),
-        }
+    if session.is_served {
+        return invite(scope, session);
     }
     let Some(token) = session.invitation() else { return Ok(()) };
     for _ in 1..most {
@@ -118,35 +97,71 @@ pub(super) fn add<'scope>(
     Ok(())
 }
 
+/// Waits until the first stream is slower than the walk. `false` at the end.
+fn falls_behind(session: &Session<'_>) -> bool {
+    // Twice in a row: a queue is filled at the start in any case.
+    let mut times_behind = 0;
+    while times_behind < 2 {
+        match session.queue.is_behind(BEHIND / 2) {
+            Some(true) => times_behind += 1,
+            Some(false) => times_behind = 0,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Lets the receiver open streams, until the session ends.
+fn invite<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    session: &'scope Session<'_>,
+) -> Result<(), Error> {
+    // Without a socket the session goes on with one stream.
+    let Ok((host, door)) = Host::listen() else { return Ok(()) };
+    let mut state = session.lock();
+    if state.is_ended {
+        return Ok(());
+    }
+    state.host = Some(host);
+    drop(state);
+    session.queue.invite(door.token);
+    door.accept_all(|mut input, mut output| {
+        let works = move || {
+            let welcomed = join::welcome(&mut output).and_then(|()| input.record());
+            // The receiver goes on without a stream on which the answer did not arrive.
+            if let Ok(ToSender::Joined) = welcomed {
+                session.ends_with(work(session, input, output));
+            }
+        };
+        let _ = Builder::new().spawn_scoped(scope, works);
+    });
+    Ok(())
+}
+
 /// Opens a stream and works for it. A stream that cannot be opened is done without.
 fn join(session: &Session<'_>, token: Token, is_asked: bool) -> Result<(), Error> {
-    let joined = session.transport.open().and_then(|(input, output)| {
-        let (mut input, mut output) = (Input::new(input), Output::new(output));
-        output.record(&Hello::OURS)?;
-        output.record(&ToReceiver::Join(token))?;
-        output.flush()?;
-        meet(&mut input)?;
-        match input.record()? {
-            ToSender::Joined => {
-                if session.compresses {
-                    output.compress()?;
-                }
-                Ok((input, Stream::new(output)))
-            }
-            ToSender::Refused(why) => Err(Error::Refused(session.said(&why))),
-            _ => Err(Error::Protocol("a stream was not answered".into())),
-        }
-    });
-    match joined {
-        // The other side may not write to a stream that is closed: it stays open.
-        Ok((_input, stream)) => session.work(&stream),
+    match session.transport.open().and_then(|streams| join::join(streams, token)) {
+        Ok((input, output)) => work(session, input, output),
         Err(error) => {
             let state = &mut *session.lock();
             if is_asked && !state.is_finishing && !state.is_ended {
-                let text = format!("warning: the copy goes on with a stream less: {error}");
-                state.events.warns(&gush_tree::Error::reported(&session.target, text));
+                state.events.warns(&stream_less(&session.target, &error));
             }
             Ok(())
         }
     }
+}
+
+/// The warning of a stream that cannot be had.
+pub(crate) fn stream_less(target: &Path, error: &Error) -> gush_tree::Error {
+    let text = format!("warning: the copy goes on with a stream less: {error}");
+    gush_tree::Error::reported(target, text)
+}
+
+/// Works for a stream. The other side may write to it as long as it is open.
+fn work(session: &Session<'_>, _input: Input, mut output: Output) -> Result<(), Error> {
+    if session.compresses {
+        output.compress()?;
+    }
+    session.work(&Stream::new(output))
 }

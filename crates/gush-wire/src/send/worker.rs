@@ -51,6 +51,10 @@ impl Session<'_> {
                 Some(Job::Found(found) | Job::Wanted(found)) => self.send_file(stream, *found)?,
                 Some(Job::Compare(found, digest)) => self.compare(stream, *found, &digest)?,
                 Some(Job::Range(file, data)) => self.send_range(stream, &file, data)?,
+                Some(Job::Invite(token)) => {
+                    stream.record(&ToReceiver::Invitation(token))?;
+                    stream.flush()?;
+                }
                 Some(Job::Ended(file)) => self.end_file(stream, &file, 0)?,
             }
             self.queue.done();
