@@ -1,7 +1,8 @@
 //! The stages of pipelines and the pipes between them, from the descriptors of all processes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use gush_process::others::{OpenFd, Peer, Stat};
 
@@ -33,7 +34,7 @@ pub struct Edge {
     pub name: PathBuf,
     /// The socket of the reading end.
     pub socket: Option<u64>,
-    /// Places of stages. Empty where none can be seen.
+    /// Places of stages, ascending. Empty where none can be seen.
     pub writers: Vec<usize>,
     pub readers: Vec<usize>,
     pub written: End,
@@ -58,11 +59,13 @@ impl Graph {
     }
 
     pub fn inputs_of(&self, stage: usize) -> impl Iterator<Item = usize> {
-        (0..self.edges.len()).filter(move |&edge| self.edges[edge].readers.contains(&stage))
+        (0..self.edges.len())
+            .filter(move |&edge| self.edges[edge].readers.binary_search(&stage).is_ok())
     }
 
     pub fn outputs_of(&self, stage: usize) -> impl Iterator<Item = usize> {
-        (0..self.edges.len()).filter(move |&edge| self.edges[edge].writers.contains(&stage))
+        (0..self.edges.len())
+            .filter(move |&edge| self.edges[edge].writers.binary_search(&stage).is_ok())
     }
 }
 
@@ -79,9 +82,16 @@ struct Channel {
     writes: bool,
     /// Of a connection: the own socket and the other.
     socket: Option<(u64, Peer)>,
+    /// Whether the process reads data from a pipe, or writes some into one.
+    is_fed: bool,
+    feeds: bool,
 }
 
 impl Channel {
+    fn side(&self) -> (&Path, bool, bool) {
+        (&self.name, self.reads, self.writes)
+    }
+
     /// Whether data go through this end. Processes inherit pipes that they do not use, and clients
     /// of a message bus have sockets: data come or go by the standard descriptors of one side, or by
     /// what was opened under a name.
@@ -91,33 +101,58 @@ impl Channel {
             None => self.name.has_root() || self.fds.iter().any(|&fd| fd <= 1),
         }
     }
+
+    /// Whether data go from this end to the other one of a connection: out of a pipe and into one.
+    fn passes_to(&self, other: &Self) -> bool {
+        let is_other_end = self.socket.zip(other.socket).is_some_and(|(own, far)| own.0 != far.0);
+        is_other_end && self.is_fed && other.feeds
+    }
+
+    fn connects(&self, other: &Self) -> bool {
+        self.is_data() || other.is_data() || self.passes_to(other) || other.passes_to(self)
+    }
+}
+
+/// Whether data go through a channel with these ends.
+fn has_data(ends: &[(i32, &Channel)]) -> bool {
+    // Of a socket, all holders that are fed, or that feed, say the same.
+    let chosen = |is_so: fn(&Channel) -> bool| -> BTreeMap<Option<u64>, &Channel> {
+        let ends = ends.iter().filter(|(_, end)| is_so(end));
+        ends.map(|(_, end)| (end.socket.map(|socket| socket.0), *end)).collect()
+    };
+    let feeding = chosen(|end| end.feeds);
+    let passes = |fed: &&Channel| feeding.values().any(|feeding| fed.passes_to(feeding));
+    ends.iter().any(|(_, end)| end.is_data()) || chosen(|end| end.is_fed).values().any(passes)
 }
 
 /// The pipelines that processes of `seeds` are part of.
 pub fn pipelines(processes: &Processes, seeds: &[i32], facts: &impl Facts) -> Vec<Graph> {
     let mut search = Search::new(processes, facts);
-    let (mut graphs, mut passed) = (Vec::new(), BTreeSet::new());
     for &seed in seeds {
-        if search.add(seed, &mut passed, &mut graphs) {
-            continue;
-        }
-        // A shell has closed the pipes of its jobs.
-        let children: Vec<i32> =
-            processes.keys().copied().filter(|&pid| search.descends(pid, seed)).collect();
-        for child in children {
-            search.add(child, &mut passed, &mut graphs);
+        if !search.add(seed) {
+            // A shell has closed the pipes of its jobs.
+            for child in search.descendants(seed) {
+                search.add(child);
+            }
         }
     }
-    graphs
+    search.graphs
 }
 
+/// One pipe may have thousands of holders: what is found of it is kept by its name, and no two
+/// holders are compared.
 struct Search<'a, F> {
     processes: &'a Processes,
     facts: &'a F,
-    /// Descriptors by what they refer to.
+    /// Processes by what their descriptors refer to.
     holders: HashMap<&'a Path, Vec<i32>>,
+    children: HashMap<i32, Vec<i32>>,
     peers: Option<HashMap<u64, Peer>>,
-    channels: HashMap<i32, Vec<Channel>>,
+    /// In the order of their names.
+    channels: HashMap<i32, Rc<[Channel]>>,
+    /// Whether a process that was asked about is part of a pipeline.
+    known: HashMap<i32, bool>,
+    graphs: Vec<Graph>,
 }
 
 fn socket_inode(target: &Path) -> Option<u64> {
@@ -131,37 +166,61 @@ fn socket_name(inode: u64) -> PathBuf {
 impl<'a, F: Facts> Search<'a, F> {
     fn new(processes: &'a Processes, facts: &'a F) -> Self {
         let mut holders: HashMap<&Path, Vec<i32>> = HashMap::new();
-        for (pid, seen) in processes {
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for (&pid, seen) in processes {
+            children.entry(seen.stat.parent).or_default().push(pid);
             for open in seen.open.iter().flatten() {
-                holders.entry(&open.target).or_default().push(*pid);
+                let holders = holders.entry(&open.target).or_default();
+                if holders.last() != Some(&pid) {
+                    holders.push(pid);
+                }
             }
         }
-        Self { processes, facts, holders, peers: None, channels: HashMap::new() }
+        Self {
+            processes,
+            facts,
+            holders,
+            children,
+            peers: None,
+            channels: HashMap::new(),
+            known: HashMap::new(),
+            graphs: Vec::new(),
+        }
     }
 
     /// Adds the pipeline of `start`, unless it was found before; returns whether there is one.
-    fn add(&mut self, start: i32, passed: &mut BTreeSet<i32>, graphs: &mut Vec<Graph>) -> bool {
-        if passed.contains(&start) {
-            return true;
+    fn add(&mut self, start: i32) -> bool {
+        if let Some(&known) = self.known.get(&start) {
+            return known;
         }
         let (members, expanded) = self.reached(start);
         let graph = self.graph(&members, &expanded);
         let is_pipeline = !graph.edges.is_empty();
+        self.known.insert(start, is_pipeline);
         if is_pipeline {
-            passed.extend(members);
-            graphs.push(graph);
+            self.known.extend(members.into_iter().map(|pid| (pid, true)));
+            self.graphs.push(graph);
         }
         is_pipeline
     }
 
-    fn descends(&self, pid: i32, from: i32) -> bool {
-        let mut parents = std::iter::successors(Some(pid), |pid| {
-            Some(self.processes.get(pid)?.stat.parent).filter(|parent| parent != pid)
-        });
-        pid != from && parents.any(|parent| parent == from)
+    fn descendants(&self, pid: i32) -> BTreeSet<i32> {
+        let (mut found, mut next) = (BTreeSet::new(), vec![pid]);
+        while let Some(parent) = next.pop() {
+            let children = self.children.get(&parent).into_iter().flatten().copied();
+            next.extend(children.filter(|&child| found.insert(child)));
+        }
+        found
     }
 
-    fn channels(&mut self, pid: i32) -> Vec<Channel> {
+    fn ancestors(&self, pid: i32) -> impl Iterator<Item = i32> {
+        let parent = |pid: &i32| Some(self.processes.get(pid)?.stat.parent);
+        std::iter::successors(parent(&pid), parent)
+    }
+
+    fn channels(&mut self, pid: i32) -> Rc<[Channel]> {
+        #[cfg(test)]
+        tests::count_look();
         if let Some(known) = self.channels.get(&pid) {
             return known.clone();
         }
@@ -193,6 +252,8 @@ impl<'a, F: Facts> Search<'a, F> {
                 reads: false,
                 writes: false,
                 socket,
+                is_fed: false,
+                feeds: false,
             });
             channel.fds.push(open.fd);
             // A socket is open for both: by convention standard input is read, and standard output
@@ -202,12 +263,19 @@ impl<'a, F: Facts> Search<'a, F> {
         }
         // A process that holds both ends of a pipe talks to itself, or keeps it for its children.
         let found = found.into_values();
-        let found: Vec<Channel> = found
+        let mut found: Vec<Channel> = found
             .filter(|channel| match channel.socket {
                 Some(_) => true,
                 None => channel.reads != channel.writes,
             })
             .collect();
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        let has_pipe = |goes: fn(&Channel) -> bool| {
+            found.iter().any(|end| end.socket.is_none() && end.is_data() && goes(end))
+        };
+        let (is_fed, feeds) = (has_pipe(|end| end.reads), has_pipe(|end| end.writes));
+        found.iter_mut().for_each(|end| (end.is_fed, end.feeds) = (is_fed, feeds));
+        let found: Rc<[Channel]> = found.into();
         self.channels.insert(pid, found.clone());
         found
     }
@@ -224,6 +292,7 @@ impl<'a, F: Facts> Search<'a, F> {
     /// All processes that are connected with `start`, and those whose connections all count.
     fn reached(&mut self, start: i32) -> (BTreeSet<i32>, BTreeSet<i32>) {
         let (mut members, mut expanded) = (BTreeSet::from([start]), BTreeSet::new());
+        let mut followed = HashSet::new();
         let mut next = vec![start];
         while let Some(pid) = next.pop() {
             let channels = self.channels(pid);
@@ -231,13 +300,19 @@ impl<'a, F: Facts> Search<'a, F> {
                 continue;
             }
             expanded.insert(pid);
-            for channel in channels {
-                for other in self.holders_of(&channel) {
+            for channel in channels.iter() {
+                // From another holder it leads to the same processes.
+                let socket = channel.socket.map(|socket| socket.0);
+                let kind = (channel.is_data(), socket, channel.is_fed, channel.feeds);
+                if !followed.insert((channel.name.clone(), kind)) {
+                    continue;
+                }
+                for other in self.holders_of(channel) {
                     let theirs = self.channels(other);
-                    let Some(end) = theirs.iter().find(|end| end.name == channel.name) else {
-                        continue;
-                    };
-                    if (channel.is_data() || end.is_data()) && members.insert(other) {
+                    let place = theirs.partition_point(|end| end.name < channel.name);
+                    let end = theirs.get(place).filter(|end| end.name == channel.name);
+                    let is_connected = end.is_some_and(|end| channel.connects(end));
+                    if is_connected && members.insert(other) {
                         next.push(other);
                     }
                 }
@@ -247,35 +322,34 @@ impl<'a, F: Facts> Search<'a, F> {
     }
 
     fn graph(&mut self, members: &BTreeSet<i32>, expanded: &BTreeSet<i32>) -> Graph {
-        let channels: BTreeMap<i32, Vec<Channel>> =
+        let channels: BTreeMap<i32, Rc<[Channel]>> =
             members.iter().map(|&pid| (pid, self.channels(pid))).collect();
-        let held = |name: &Path| -> Vec<(i32, &Channel)> {
-            let all = channels.iter().flat_map(|(pid, held)| held.iter().map(|one| (*pid, one)));
-            all.filter(|(_, channel)| channel.name == name).collect()
-        };
-        let names = expanded.iter().flat_map(|pid| &channels[pid]).map(|channel| &channel.name);
-        let names: BTreeSet<&PathBuf> =
-            names.filter(|name| held(name).iter().any(|(_, end)| end.is_data())).collect();
+        let mut held: BTreeMap<&Path, Vec<(i32, &Channel)>> = BTreeMap::new();
+        for (&pid, own) in &channels {
+            for channel in own.iter() {
+                held.entry(&channel.name).or_default().push((pid, channel));
+            }
+        }
+        held.retain(|_, ends| ends.iter().any(|(pid, _)| expanded.contains(pid)) && has_data(ends));
+        let mut above_holders: HashMap<(&Path, bool, bool), HashSet<i32>> = HashMap::new();
+        for (pid, end) in held.values().flatten() {
+            let above = above_holders.entry(end.side()).or_default();
+            // Above one that is known all are.
+            let _ = self.ancestors(*pid).find(|&ancestor| !above.insert(ancestor));
+        }
         // A shell, or timeout(1), that only waits for the children which have all its ends.
         let only_waits = |pid: &i32| {
-            let mut own = channels[pid].iter().filter(|channel| names.contains(&channel.name));
-            let is_shared = |channel: &Channel| {
-                let side = (channel.reads, channel.writes);
-                let mut others = held(&channel.name).into_iter();
-                others.any(|(other, end)| {
-                    (end.reads, end.writes) == side && self.descends(other, *pid)
-                })
-            };
-            own.all(is_shared) && self.facts.waits_for_child(*pid)
+            let mut own = channels[pid].iter().filter(|end| held.contains_key(&*end.name));
+            own.all(|end| above_holders[&end.side()].contains(pid))
+                && self.facts.waits_for_child(*pid)
         };
-        let waiting: Vec<i32> = members.iter().copied().filter(only_waits).collect();
+        let waiting: BTreeSet<i32> = members.iter().copied().filter(only_waits).collect();
         let mut edges = Vec::new();
-        for name in names {
-            let mut held = held(name);
-            held.retain(|(pid, _)| !waiting.contains(pid));
-            for (written, read, socket) in directed(&held, &channels) {
+        for (name, mut ends) in held {
+            ends.retain(|(pid, _)| !waiting.contains(pid));
+            for (written, read, socket) in directed(&ends) {
                 let (writers, readers) = (Vec::new(), Vec::new());
-                edges.push(Edge { name: name.clone(), socket, writers, readers, written, read });
+                edges.push(Edge { name: name.into(), socket, writers, readers, written, read });
             }
         }
         edges.retain(|edge| pids(&edge.written) != pids(&edge.read));
@@ -296,10 +370,7 @@ fn pids(end: &End) -> BTreeSet<i32> {
 }
 
 /// The writing and the reading end of each direction of a channel, and the reader's socket.
-fn directed(
-    held: &[(i32, &Channel)],
-    channels: &BTreeMap<i32, Vec<Channel>>,
-) -> Vec<(End, End, Option<u64>)> {
+fn directed(held: &[(i32, &Channel)]) -> Vec<(End, End, Option<u64>)> {
     let end = |wanted: &dyn Fn(&Channel) -> bool| -> End {
         let of_end = held.iter().filter(|(_, channel)| wanted(channel));
         of_end.flat_map(|(pid, channel)| channel.fds.iter().map(|&fd| (*pid, fd))).collect()
@@ -310,20 +381,17 @@ fn directed(
     let on = |socket: u64| move |channel: &Channel| channel.socket.is_some_and(|s| s.0 == socket);
     let mut directions = Vec::new();
     for (from, to) in [(own, peer.inode), (peer.inode, own)] {
-        let is_at = |socket: u64, wanted: &dyn Fn(&Channel) -> bool| {
+        let is_at = |socket: u64, wanted: fn(&Channel) -> bool| {
             held.iter().any(|(_, channel)| on(socket)(channel) && wanted(channel))
         };
-        // Without standard input or output: the side that is fed by a pipe writes.
-        let has_pipe = |socket: u64, reads: bool| {
-            held.iter().filter(|(_, channel)| on(socket)(channel)).any(|(pid, _)| {
-                channels[pid].iter().any(|c| c.socket.is_none() && c.is_data() && c.reads == reads)
-            })
-        };
         let is_standard = |channel: &Channel| channel.reads || channel.writes;
-        let is_told = is_at(from, &is_standard) || is_at(to, &is_standard);
-        let goes = match is_told {
-            true => is_at(from, &|channel| channel.writes) || is_at(to, &|channel| channel.reads),
-            false => has_pipe(from, true) || has_pipe(to, false),
+        let has_standard = is_at(from, is_standard) || is_at(to, is_standard);
+        // Without standard input or output: the side that is fed by a pipe writes.
+        let (is_fed, feeds) = (is_at(from, |end| end.is_fed), is_at(to, |end| end.feeds));
+        let goes = match (has_standard, peer.is_unix) {
+            (true, _) => is_at(from, |end| end.writes) || is_at(to, |end| end.reads),
+            (false, true) => is_fed && feeds,
+            (false, false) => is_fed || feeds,
         };
         let (written, read) = (end(&on(from)), end(&on(to)));
         if goes && !written.is_empty() && !read.is_empty() {
@@ -335,33 +403,64 @@ fn directed(
 
 /// The stages in the order of the data, by PID where that leaves a choice; a loop is cut anywhere.
 fn ordered(mut edges: Vec<Edge>, hidden: Vec<i32>) -> Graph {
-    let ends = edges.iter().flat_map(|edge| edge.written.iter().chain(&edge.read));
-    let mut left: BTreeSet<i32> = ends.map(|(pid, _)| *pid).collect();
-    let mut stages: Vec<i32> = Vec::new();
-    while let Some(&first) = left.first() {
-        let is_next = |stage: &i32| {
-            let into = edges.iter().filter(|edge| pids(&edge.read).contains(stage));
-            into.flat_map(|edge| pids(&edge.written))
-                .all(|pid| pid == *stage || stages.contains(&pid))
-        };
-        let next = left.iter().copied().find(is_next).unwrap_or(first);
-        left.remove(&next);
-        stages.push(next);
+    let mut unplaced: Vec<BTreeSet<i32>> = edges.iter().map(|edge| pids(&edge.written)).collect();
+    let read: Vec<BTreeSet<i32>> = edges.iter().map(|edge| pids(&edge.read)).collect();
+    let by_stage = |sides: &[BTreeSet<i32>]| {
+        let mut found: HashMap<i32, Vec<usize>> = HashMap::new();
+        for (edge, pids) in sides.iter().enumerate() {
+            pids.iter().for_each(|&pid| found.entry(pid).or_default().push(edge));
+        }
+        found
+    };
+    let (inputs, outputs) = (by_stage(&read), by_stage(&unplaced));
+    // Whether all that writes to the stage has its place.
+    let is_next = |stage: i32, unplaced: &[BTreeSet<i32>]| {
+        #[cfg(test)]
+        tests::count_look();
+        let mut inputs = inputs.get(&stage).into_iter().flatten();
+        inputs.all(|&edge| unplaced[edge].iter().all(|&writer| writer == stage))
+    };
+    let mut left: BTreeSet<i32> = unplaced.iter().chain(&read).flatten().copied().collect();
+    let mut next: BTreeSet<i32> =
+        left.iter().copied().filter(|&stage| is_next(stage, &unplaced)).collect();
+    let mut places: BTreeMap<i32, usize> = BTreeMap::new();
+    while let Some(stage) = next.pop_first().or_else(|| left.first().copied()) {
+        left.remove(&stage);
+        places.insert(stage, places.len());
+        for &edge in outputs.get(&stage).into_iter().flatten() {
+            unplaced[edge].remove(&stage);
+            // With more the readers still wait; the last writer may be a reader as well.
+            if unplaced[edge].len() <= 1 {
+                let readers = read[edge].intersection(&left).copied();
+                next.extend(readers.filter(|&reader| is_next(reader, &unplaced)));
+            }
+        }
     }
-    let places = |end: &End| {
-        let pids = pids(end);
-        (0..stages.len()).filter(|&place| pids.contains(&stages[place])).collect()
+    let places_of = |end: &End| {
+        let places: BTreeSet<usize> = end.iter().map(|(pid, _)| places[pid]).collect();
+        places.into_iter().collect()
     };
     for edge in &mut edges {
-        (edge.writers, edge.readers) = (places(&edge.written), places(&edge.read));
+        (edge.writers, edge.readers) = (places_of(&edge.written), places_of(&edge.read));
     }
     edges.sort_by_key(|edge| (edge.writers.last().copied(), edge.readers.clone()));
+    let mut stages: Vec<i32> = places.keys().copied().collect();
+    stages.sort_by_key(|stage| places[stage]);
     Graph { stages, edges, hidden }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local!(static LOOKS: Cell<usize> = const { Cell::new(0) });
+
+    /// Counts a look at one holder of a channel, or at one stage.
+    pub(super) fn count_look() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
 
     #[derive(Default)]
     struct Fake {
@@ -475,7 +574,7 @@ mod tests {
     #[test]
     fn named_pipes_and_connections_are_edges() {
         let peer = |inode, is_unix| Peer { inode, is_unix, unread_bytes: 0, unsent_bytes: 0 };
-        let peers = [(1, 2, true), (3, 4, false), (7, 8, true)];
+        let peers = [(1, 2, true), (3, 4, false), (7, 8, true), (10, 11, true)];
         let both = peers.iter().flat_map(|&(a, b, u)| [(a, peer(b, u)), (b, peer(a, u))]);
         let facts = Fake { peers: both.collect(), ..Fake::default() };
         let processes = [
@@ -487,10 +586,18 @@ mod tests {
             process(6, 0, "0<pipe:[2]"),
             // A message bus.
             process(7, 0, "6=socket:[8]"),
+            process(11, 0, "1>pipe:[11]"),
+            process(12, 0, "0<pipe:[11] 5=socket:[10]"),
+            process(13, 0, "5=socket:[11] 1>pipe:[12]"),
+            process(14, 0, "0<pipe:[12]"),
         ];
         let (stages, edges) = shape(&processes, 3, &facts);
         assert_eq!(stages, [1, 2, 3, 4, 5, 6]);
         assert_eq!(edges, chain(6));
+        // A connection of no standard descriptors, out of a pipe and into one.
+        let (stages, edges) = shape(&processes, 14, &facts);
+        assert_eq!(stages, [11, 12, 13, 14]);
+        assert_eq!(edges, chain(4));
     }
 
     #[test]
@@ -511,5 +618,36 @@ mod tests {
         let graphs = pipelines(&processes.into_iter().collect(), &[1], &Fake::default());
         assert_eq!(graphs[0].hidden, [2]);
         assert!(graphs[0].edges[0].readers.is_empty());
+    }
+    #[test]
+    fn each_holder_of_a_pipe_is_looked_at_a_few_times_however_many_there_are() {
+        let looks = |holders: i32, fds: &str, last: i32| {
+            let mut processes: Vec<_> =
+                (10..10 + holders).map(|pid| process(pid, 1, fds)).collect();
+            processes.push(process(1, 0, ""));
+            processes.push(process(last, 1, "0<pipe:[1] 1>pipe:[2]"));
+            processes.push(process(last + 1, 1, "0<pipe:[2] 9</tmp/fifo"));
+            let seeds: Vec<i32> = processes.iter().map(|(pid, _)| *pid).collect();
+            let processes = processes.into_iter().collect();
+            LOOKS.set(0);
+            let graphs = pipelines(&processes, &seeds, &Fake::default());
+            assert_eq!(graphs.len(), 1, "{fds}");
+            assert_eq!(graphs[0].stages.len() as i32, holders + 2, "{fds}");
+            LOOKS.get()
+        };
+        let many = 2000;
+        for fds in [
+            // Writers, readers, both at once, and those of a named pipe.
+            "1>pipe:[1]",
+            "0<pipe:[2]",
+            "0<pipe:[1] 1>pipe:[2]",
+            "0<pipe:[2] 1>pipe:[1]",
+            "9>/tmp/fifo",
+        ] {
+            for last in [2, 1_000_000] {
+                let (few, many) = (looks(many / 10, fds, last), looks(many, fds, last));
+                assert!(many <= few * 11, "{fds}: {few} looks, {many} looks at ten times as many");
+            }
+        }
     }
 }
