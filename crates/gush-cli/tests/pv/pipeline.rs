@@ -136,6 +136,24 @@ fn branches_have_edges_of_their_own() {
 }
 
 #[test]
+fn bytes_that_are_spliced_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let zeros = dir.path().join("zeros");
+    std::fs::File::create(&zeros).unwrap().set_len(1 << 40).unwrap();
+    let gush = format!("'{}'", gush().get_program().display());
+    let zeros = zeros.display();
+    let pipeline = Pipeline::found(&format!(
+        "{gush} cat '{zeros}' | {gush} pv -q -L 10M | {gush} cat >/dev/null; :"
+    ));
+    eventually("the rate of each stage", || {
+        let look = look(&pipeline.pid());
+        let stages = look["stages"].as_array().unwrap();
+        let is_shown = |stage: &Value| stage["rate_in"].as_f64().is_some_and(|rate| rate > 1e6);
+        stages.len() == 3 && stages.iter().all(is_shown)
+    });
+}
+
+#[test]
 fn a_watched_writer_still_dies_of_sigpipe_and_a_watched_reader_still_sees_the_end() {
     let line = "yes | sleep 1000 | cat; exit $((${PIPESTATUS[0]} - 100))";
     let mut pipeline = Pipeline::found(line);

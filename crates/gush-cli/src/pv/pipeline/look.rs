@@ -1,5 +1,6 @@
 //! What one look at a pipeline shows: figures of the stages and pipes, and the verdict.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use gush_process::others::{self, OpenFd};
 use serde::Serialize;
 
 use super::super::process::Descriptor;
+use super::counts::{Counts, Moved};
 use super::find::{Graph, Processes};
 use super::sample::{Sample, Sampler, State};
 use super::verdict::{
@@ -24,27 +26,28 @@ pub struct Tracked {
     /// Whether a stage was seen to read and to write regular files: its counts are not those of its
     /// pipes alone.
     uses_files: Vec<[bool; 2]>,
-    /// Read and written bytes of the processes at the last look.
-    moved: HashMap<i32, (u64, u64)>,
+    /// Whether a stage was seen to read and to write without a call that counts.
+    splices: Vec<[bool; 2]>,
+    /// Read and written bytes of the processes at the last look, and those in the pipes.
+    moved: HashMap<i32, [u64; 2]>,
+    fills: Option<Vec<u64>>,
     looked_at: Duration,
     ticks_per_second: f64,
 }
 
-/// The file that a stage reads, or else writes.
+/// The largest file that a stage reads or writes.
 struct StageFile {
     descriptor: Descriptor,
+    is_read: bool,
+    is_written: bool,
     last: u64,
 }
 
 /// The samples of a verdict: 2 s.
 const MOST_SAMPLES: usize = 40;
 
-/// Bytes moved in all, and since the last look.
-#[derive(Clone, Copy, Default)]
-struct Moved {
-    total: u64,
-    recent: u64,
-}
+/// More stages are not named in a sentence.
+const MOST_NAMES: usize = 8;
 
 impl Tracked {
     pub fn new(graph: Graph, processes: &Processes, now: Duration) -> Self {
@@ -52,31 +55,33 @@ impl Tracked {
         let sampler = Sampler::new(&graph, processes);
         let mut tracked = Self {
             uses_files: vec![[false; 2]; graph.stages.len()],
+            files: graph.stages.iter().map(|_| None).collect(),
+            splices: vec![[false; 2]; graph.stages.len()],
+            fills: None,
             graph,
             sampler,
             samples: Vec::new(),
             commands,
-            files: Vec::new(),
             moved: HashMap::new(),
             looked_at: now,
             ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
         };
         tracked.find_files(processes);
-        tracked.moved();
+        tracked.counts();
         tracked
     }
 
     /// Looks for the files again: a stage may have opened the next.
     pub fn find_files(&mut self, processes: &Processes) {
-        let before: Vec<StageFile> =
-            std::mem::take(&mut self.files).into_iter().flatten().collect();
-        let find = |&pid: &i32| {
-            let mut file = file_of(pid, processes)?;
-            let same = before.iter().find(|old| old.descriptor.path == file.descriptor.path);
-            file.last = same.map_or(file.last, |old| old.last);
-            Some(file)
-        };
-        self.files = self.graph.stages.iter().map(find).collect();
+        for (&pid, known) in self.graph.stages.iter().zip(&mut self.files) {
+            let before = known.take();
+            *known = file_of(pid, processes);
+            if let (Some(file), Some(before)) = (known, before)
+                && file.descriptor.path == before.descriptor.path
+            {
+                file.last = before.last;
+            }
+        }
         for (&pid, uses) in self.graph.stages.iter().zip(&mut self.uses_files) {
             for open in regular_files(pid, processes) {
                 *uses = [uses[0] || open.reads, uses[1] || open.writes];
@@ -87,6 +92,9 @@ impl Tracked {
     /// Takes a sample; returns whether all stages are still there.
     pub fn sample(&mut self, now: Duration) -> bool {
         let Some(sample) = self.sampler.take(now) else { return false };
+        for (seen, splices) in self.splices.iter_mut().zip(&sample.splices) {
+            *seen = seen.map(|seen| seen || *splices);
+        }
         if self.samples.len() >= MOST_SAMPLES {
             self.samples.remove(0);
         }
@@ -108,26 +116,80 @@ impl Tracked {
         verdict(&self.graph, &self.samples, self.ticks_per_second)
     }
 
-    /// What the processes of each stage have read and written; none without permission.
-    fn moved(&mut self) -> Vec<Option<[Moved; 2]>> {
-        let of_stage = |&pid: &i32| {
+    /// What was moved until now, and since the last look.
+    fn counts(&mut self) -> Counts {
+        let calls = |&pid: &i32| {
             let (read, written) = others::moved_bytes(pid)?;
-            let before = self.moved.insert(pid, (read, written)).unwrap_or((read, written));
-            let moved = |total: u64, before| Moved { total, recent: total.saturating_sub(before) };
-            Some([moved(read, before.0), moved(written, before.1)])
+            let totals = [read, written];
+            let before = self.moved.insert(pid, totals).unwrap_or(totals);
+            let moved = |side: usize| {
+                let total = totals[side];
+                Moved { total, recent: total.saturating_sub(before[side]) }
+            };
+            Some([moved(0), moved(1)])
         };
-        self.graph.stages.iter().map(of_stage).collect()
+        let calls = self.graph.stages.iter().map(calls).collect();
+        let of_file = |file: &mut Option<StageFile>| {
+            let moved = file.as_mut().and_then(StageFile::moved);
+            let sides = file.as_ref().map(|file| [file.is_read, file.is_written]);
+            sides.unwrap_or_default().map(|has| moved.filter(|_| has))
+        };
+        let files = self.files.iter_mut().map(of_file).collect();
+        let fills = |sample: &Sample| -> Vec<u64> {
+            sample.fills.iter().map(|fill| fill.map_or(0, |fill| fill.bytes)).collect()
+        };
+        let now = self.samples.last().map_or_else(|| vec![0; self.graph.edges.len()], fills);
+        // Before the first look they are those of the first sample.
+        let first = self.samples.first().map(fills);
+        let before = self.fills.take().or(first).unwrap_or_else(|| now.clone());
+        self.fills = self.samples.last().map(|_| now.clone());
+        let fills = now.into_iter().zip(before).map(|(now, before)| [now, before]).collect();
+        let (uses_files, splices) = (self.uses_files.clone(), self.splices.clone());
+        Counts { calls, files, uses_files, fills, splices }
+    }
+
+    /// Finds stages at pipes that are filled, or emptied, without a call that counts.
+    fn find_splices(&mut self, sides: &[[Option<Moved>; 2]]) {
+        let is_uncounted = |stage: usize, side: usize| {
+            sides[stage][side].is_some_and(|moved: Moved| moved.recent == 0)
+        };
+        for (place, edge) in self.graph.edges.iter().enumerate() {
+            let fills = || self.samples.iter().filter_map(|sample| sample.fills[place]);
+            for (before, after) in fills().zip(fills().skip(1)) {
+                let (side, stages) = match after.bytes.cmp(&before.bytes) {
+                    Ordering::Less => (0, &edge.readers),
+                    Ordering::Equal => continue,
+                    Ordering::Greater => (1, &edge.writers),
+                };
+                if let [stage] = stages[..] {
+                    self.splices[stage][side] |= is_uncounted(stage, side);
+                }
+            }
+        }
     }
 
     /// The figures since the last look.
     pub fn look(&mut self, now: Duration) -> Look {
         let seconds = now.saturating_sub(self.looked_at).as_secs_f64().max(1e-3);
         self.looked_at = now;
-        let moved = self.moved();
+        let mut counts = self.counts();
+        let sides = counts.sides(&self.graph);
+        self.splices.clone_from(&counts.splices);
+        self.find_splices(&sides);
         let stages = (0..self.graph.stages.len()).map(|stage| {
             let pid = self.graph.stages[stage];
-            let file = self.files[stage].as_mut().and_then(|file| file.look(seconds));
-            let [into, out] = sides(&self.graph, &moved, &self.uses_files, stage);
+            let moved = counts.files[stage].into_iter().flatten().next();
+            let file = self.files[stage].as_ref().zip(moved);
+            // What a splice moves may show nowhere, and then not in a neighbour that splices, too.
+            let neighbours = self.graph.inputs_of(stage).chain(self.graph.outputs_of(stage));
+            let neighbours = neighbours.flat_map(|edge| {
+                let edge = &self.graph.edges[edge];
+                edge.writers.iter().chain(&edge.readers)
+            });
+            let mut neighbours = neighbours.chain([&stage]);
+            let splices = neighbours.any(|&other| self.splices[other] != [false; 2]);
+            let is_known = |moved: &Moved| !splices || moved.recent > 0;
+            let [into, out] = sides[stage].map(|side| side.filter(is_known));
             StageLook {
                 pid,
                 inner_pid: others::inner_pid(pid).filter(|inner| *inner != pid),
@@ -141,7 +203,7 @@ impl Tracked {
                 bytes_out: out.map(|moved| moved.total),
                 rate_in: into.map(|moved| moved.recent as f64 / seconds),
                 rate_out: out.map(|moved| moved.recent as f64 / seconds),
-                file,
+                file: file.map(|(file, moved)| file.look(moved, seconds)),
             }
         });
         let stages = stages.collect();
@@ -175,6 +237,14 @@ impl Tracked {
             let name = command.rsplit('/').next().unwrap_or(command);
             format!("{name} ({})", self.graph.stages[stage])
         };
+        let all = |stages: &[usize], word: &str| {
+            let mut names: Vec<String> =
+                stages.iter().take(MOST_NAMES).map(|&stage| named(stage)).collect();
+            if let more @ 1.. = stages.len() - names.len() {
+                names.push(format!("{more} more"));
+            }
+            names.join(word)
+        };
         let open = |seen: String, remedy| VerdictLook {
             certain: false,
             pid: None,
@@ -195,13 +265,10 @@ impl Tracked {
             }
             Verdict::Turns { edge } => {
                 let edge = &self.graph.edges[edge];
-                let side = |places: &[usize]| {
-                    places.iter().map(|&stage| named(stage)).collect::<Vec<_>>().join(", ")
-                };
                 let seen = format!(
                     "{} and {} wait for each other in turns",
-                    side(&edge.writers),
-                    side(&edge.readers)
+                    all(&edge.writers, ", "),
+                    all(&edge.readers, ", ")
                 );
                 open(seen, Some("a larger pipe: --widen".to_owned()))
             }
@@ -212,10 +279,7 @@ impl Tracked {
                 "no stage has a full pipe before it and an empty one after it".to_owned(),
                 None,
             ),
-            Verdict::Open { stages } => {
-                let names: Vec<String> = stages.into_iter().map(named).collect();
-                open(format!("it may be {}", names.join(" or ")), None)
-            }
+            Verdict::Open { stages } => open(format!("it may be {}", all(&stages, " or ")), None),
         }
     }
 
@@ -237,36 +301,6 @@ impl Tracked {
     }
 }
 
-/// What a stage reads and writes. What it splices is not counted, but its neighbour's calls are,
-/// which count for the pipe unless the neighbour uses files, too.
-fn sides(
-    graph: &Graph,
-    moved: &[Option<[Moved; 2]>],
-    uses_files: &[[bool; 2]],
-    stage: usize,
-) -> [Option<Moved>; 2] {
-    let neighbour = |edges: &mut dyn Iterator<Item = usize>, reads: bool| -> Option<Moved> {
-        let edge = &graph.edges[edges.next()?];
-        let side = if reads { &edge.writers } else { &edge.readers };
-        let [other] = side[..] else { return None };
-        let has_one = !uses_files[other][usize::from(reads)]
-            && match reads {
-                true => graph.outputs_of(other).count() == 1,
-                false => graph.inputs_of(other).count() == 1,
-            };
-        (has_one && edges.next().is_none()).then(|| moved[other].map(|m| m[usize::from(reads)]))?
-    };
-    let larger = |own: Option<Moved>, other: Option<Moved>| match (own, other) {
-        (Some(own), Some(other)) if own.total < other.total / 2 => Some(other),
-        (own, other) => own.or(other),
-    };
-    let own = moved[stage];
-    [
-        larger(own.map(|m| m[0]), neighbour(&mut graph.inputs_of(stage), true)),
-        larger(own.map(|m| m[1]), neighbour(&mut graph.outputs_of(stage), false)),
-    ]
-}
-
 /// The regular files that a process has open, but for its messages.
 fn regular_files(pid: i32, processes: &Processes) -> impl Iterator<Item = &OpenFd> {
     let open = processes.get(&pid).into_iter().flat_map(|process| process.open.iter().flatten());
@@ -279,28 +313,35 @@ fn regular_files(pid: i32, processes: &Processes) -> impl Iterator<Item = &OpenF
 fn file_of(pid: i32, processes: &Processes) -> Option<StageFile> {
     let open = processes.get(&pid)?.open.iter().flatten();
     let paths = open.filter(|open| open.target.has_root() && open.fd != 2);
-    let files = paths.filter_map(|open| Descriptor::of(pid, open.fd).ok());
-    let descriptor = files.max_by_key(|file| file.size_bytes)?;
+    let files = paths.filter_map(|open| Some((Descriptor::of(pid, open.fd).ok()?, open)));
+    let (descriptor, open) = files.max_by_key(|(file, _)| file.size_bytes)?;
     let last = descriptor.position()?;
     let says_something = descriptor.size_bytes.is_some() || last > 0;
-    says_something.then_some(StageFile { descriptor, last })
+    let (is_read, is_written) = (open.reads, open.writes);
+    says_something.then_some(StageFile { descriptor, is_read, is_written, last })
 }
 
 impl StageFile {
-    fn look(&mut self, seconds: f64) -> Option<FileLook> {
-        let position = self.descriptor.position()?;
-        let rate =
-            position.saturating_sub(std::mem::replace(&mut self.last, position)) as f64 / seconds;
+    fn moved(&mut self) -> Option<Moved> {
+        let total = self.descriptor.position()?;
+        Some(Moved {
+            total,
+            recent: total.saturating_sub(std::mem::replace(&mut self.last, total)),
+        })
+    }
+
+    fn look(&self, moved: Moved, seconds: f64) -> FileLook {
+        let (position, rate) = (moved.total, moved.recent as f64 / seconds);
         // A file that is mapped, or read at offsets, stays at 0.
         let size = self.descriptor.size_bytes.filter(|_| position > 0);
         let left = size.map(|size| size.saturating_sub(position) as f64);
-        Some(FileLook {
+        FileLook {
             path: self.descriptor.path.to_string_lossy().into_owned(),
             position,
             size_bytes: self.descriptor.size_bytes,
             percent: size.map(|size| (position as f64 / size as f64 * 100.0).min(100.0)),
             left_seconds: left.filter(|_| rate > 0.0).map(|left| left / rate),
-        })
+        }
     }
 }
 
@@ -402,30 +443,4 @@ pub struct VerdictLook {
     pub because: Option<String>,
     #[serde(rename = "try")]
     pub remedy: Option<String>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::find::Edge;
-    use super::*;
-
-    #[test]
-    fn a_neighbours_count_stands_for_spliced_bytes_unless_it_uses_files() {
-        let edge = Edge {
-            name: "pipe:[1]".into(),
-            socket: None,
-            writers: vec![0],
-            readers: vec![1],
-            written: Vec::new(),
-            read: Vec::new(),
-        };
-        let graph = Graph { stages: vec![1, 2], edges: vec![edge], hidden: Vec::new() };
-        let bytes = |total| Moved { total, recent: total };
-        let moved = [Some([bytes(0), bytes(900)]), Some([bytes(7), bytes(0)])];
-        for (writes_files, into) in [(false, 900), (true, 7)] {
-            let uses_files = [[true, writes_files], [false, true]];
-            let [read, _] = sides(&graph, &moved, &uses_files, 1);
-            assert_eq!(read.map(|read| read.total), Some(into), "{writes_files}");
-        }
-    }
 }

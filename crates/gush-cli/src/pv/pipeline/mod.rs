@@ -1,6 +1,7 @@
 //! `--pipeline` and `--here`: the stages and pipes of pipelines that already run, and which stage
 //! holds the others up. No byte is touched.
 
+mod counts;
 mod find;
 mod look;
 mod sample;

@@ -79,6 +79,8 @@ pub struct Sample {
     pub fills: Vec<Option<Fill>>,
     /// Processor time since the start of the process, in clock ticks.
     pub busy_ticks: Vec<u64>,
+    /// Whether a thread waits in a splice.
+    pub splices: Vec<bool>,
 }
 
 /// Where the descriptors of a pipeline lead, as of the last search.
@@ -121,7 +123,9 @@ impl Sampler {
         let states = activities.iter().enumerate().map(|(stage, own)| {
             busiest(own.iter().map(|&activity| self.state(stage, activity, &levels)))
         });
-        Some(Sample { at, states: states.collect(), levels, fills, busy_ticks })
+        let is_splice = |activity: &Activity| matches!(activity, Activity::Splices(..));
+        let splices = activities.iter().map(|own| own.iter().any(is_splice)).collect();
+        Some(Sample { at, states: states.collect(), levels, fills, busy_ticks, splices })
     }
 
     fn fills(&self) -> Vec<Option<Fill>> {

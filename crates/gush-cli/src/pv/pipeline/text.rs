@@ -149,7 +149,10 @@ fn edge_line(edge: &EdgeLook, unit: Unit, bar_columns: usize, next: Option<i32>)
         (Some(bytes), None) => format!("connection, {} queued", amount(unit, bytes)),
         _ => "pipe that cannot be inspected".to_owned(),
     };
-    let shares = format!("full {:.0}%, empty {:.0}%", edge.full * 100.0, edge.empty * 100.0);
+    let shares = match (edge.fill_bytes, edge.full + edge.empty > 0.0) {
+        (None, false) => String::new(),
+        _ => format!(", full {:.0}%, empty {:.0}%", edge.full * 100.0, edge.empty * 100.0),
+    };
     let pids = |pids: &[i32]| pids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
     let readers = match &edge.readers[..] {
         [] => ", reader unseen".to_owned(),
@@ -157,7 +160,7 @@ fn edge_line(edge: &EdgeLook, unit: Unit, bar_columns: usize, next: Option<i32>)
         [reader] if Some(*reader) == next => String::new(),
         readers => format!(", to {}", pids(readers)),
     };
-    format!("{:>9}{filled}, {shares}{readers}", "")
+    format!("{:>9}{filled}{shares}{readers}", "")
 }
 
 #[cfg(test)]

@@ -219,6 +219,7 @@ mod tests {
                 levels: levels.chars().map(level).collect(),
                 fills: levels.chars().map(|_| None).collect(),
                 busy_ticks: states.chars().map(|_| at * ticks).collect(),
+                splices: Vec::new(),
             }
         };
         (0..40).map(moment).collect()
