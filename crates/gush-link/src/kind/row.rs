@@ -80,474 +80,195 @@ impl Form {
     }
 }
 
-impl Kind {
-    /// The properties of the kind.
-    pub(crate) fn row(self) -> &'static Row {
-        match self {
-            Self::Stdio => &Row {
-                grammar: "-",
-                help: "standard input and output",
-                keywords: &[
-                    (Form::Plain, &["-", "stdio"]),
-                    (Form::Input, &["stdin"]),
-                    (Form::Output, &["stdout"]),
-                ],
-                options: &[IDENTITY, LOCKED, TERMINAL, SHARED],
-                stands_alone: true,
-                ..Row::STREAM
-            },
-            Self::Path => &Row {
-                grammar: "PATH",
-                help: "a file (appended to; created with -u), FIFO, device or Unix socket",
-                keywords: &[(Form::Plain, &["gopen"])],
-                options: &[
-                    IDENTITY,
-                    LOCKED,
-                    RETRIED,
-                    CONTENT,
-                    ACCESS,
-                    &[Opt::NonBlock],
-                    OWNED,
-                    TERMINAL,
-                    SHARED,
-                ],
-                ..Row::STREAM
-            },
-            Self::File => &Row {
-                grammar: "file:PATH",
-                help: "a file or device, written from the start by default",
-                keywords: &[(Form::Plain, &["file", "open"]), (Form::Create, &["create", "creat"])],
-                options: &[
-                    IDENTITY,
-                    LOCKED,
-                    RETRIED,
-                    CONTENT,
-                    ACCESS,
-                    &[Opt::NonBlock],
-                    OWNED,
-                    TERMINAL,
-                    SHARED,
-                ],
-                ..Row::STREAM
-            },
-            Self::Pipe => &Row {
-                grammar: "pipe:[PATH]",
-                help: "a FIFO, created if missing and removed at the end; without PATH an echo",
-                keywords: &[(Form::Plain, &["pipe", "fifo", "echo"])],
-                options: &[RETRIED, ACCESS, OWNED, &[Opt::NonBlock, Opt::UnlinkClose], SHARED],
-                stands_alone: true,
-                descriptors: 2,
-                ..Row::STREAM
-            },
-            Self::SocketPair => &Row {
-                grammar: "socketpair",
-                help: "an echo that keeps the boundaries of messages",
-                keywords: &[(Form::Plain, &["socketpair"])],
-                options: &[SHARED],
-                stands_alone: true,
-                descriptors: 2,
-                ..Row::STREAM
-            },
-            Self::Pty => &Row {
-                grammar: "pty",
-                help: "a new pseudo-terminal, which programs open one after the other",
-                descriptors: 2,
-                keywords: &[(Form::Plain, &["pty"])],
-                options: &[
-                    &[Opt::Link, Opt::Unlink, Opt::UnlinkClose, Opt::WaitSlave],
-                    TERMINAL,
-                    OWNED,
-                    SHARED,
-                ],
-                stands_alone: true,
-                ..Row::STREAM
-            },
-            Self::Fd => &Row {
-                grammar: "fd:N",
-                help: "an inherited descriptor",
-                keywords: &[(Form::Plain, &["fd"])],
-                options: &[IDENTITY, LOCKED, ACCESS, TERMINAL, SHARED],
-                ..Row::STREAM
-            },
-            Self::Exec => &Row {
-                grammar: "exec:COMMAND",
-                help: "a program, with arguments split as by a shell",
-                keywords: &[(Form::Plain, &["exec"])],
-                options: &[IDENTITY, PROGRAM],
-                is_program: true,
-                descriptors: 2,
-                ..Row::STREAM
-            },
-            Self::Shell => &Row {
-                grammar: "shell:COMMAND",
-                help: "a command line for /bin/sh",
-                keywords: &[(Form::Plain, &["shell", "system"])],
-                options: &[IDENTITY, PROGRAM],
-                is_program: true,
-                descriptors: 2,
-                ..Row::STREAM
-            },
-            Self::Tcp => &Row {
-                grammar: "tcp:HOST:PORT",
-                help: "connect; write an IPv6 address in brackets",
-                keywords: &[
-                    (Form::Plain, &["tcp", "tcp-connect"]),
-                    (Form::V4, &["tcp4", "tcp4-connect"]),
-                    (Form::V6, &["tcp6", "tcp6-connect"]),
-                ],
-                options: &[IDENTITY, NETWORK, CONNECTED, CALLING, RETRIED, TCP, IP, SHARED],
-                ..Row::STREAM
-            },
-            Self::TcpListen => &Row {
-                grammar: "tcp-listen:[HOST:]PORT",
-                help: "accept TCP connections",
-                keywords: &[
-                    (Form::Plain, &["tcp-listen", "tcp-l"]),
-                    (Form::V4, &["tcp4-listen", "tcp4-l"]),
-                    (Form::V6, &["tcp6-listen", "tcp6-l"]),
-                ],
-                options: &[IDENTITY, NETWORK, SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, IP],
-                listens: true,
-                ..Row::STREAM
-            },
-            #[cfg(feature = "tls")]
-            Self::Tls => &Row {
-                grammar: "tls:HOST:PORT",
-                help: "connect by TLS; the server's certificate must be for HOST",
-                keywords: &[
-                    (
-                        Form::Plain,
-                        &["tls", "tls-connect", "openssl", "openssl-connect", "ssl", "ssl-connect"],
-                    ),
-                    (Form::V4, &["tls4"]),
-                    (Form::V6, &["tls6"]),
-                ],
-                options: &[
-                    IDENTITY,
-                    NETWORK,
-                    TLS,
-                    &[Opt::CommonName, Opt::Sni, Opt::NoSni],
-                    CONNECTED,
-                    CALLING,
-                    RETRIED,
-                    TCP,
-                    IP,
-                ],
-                ..Row::STREAM
-            },
-            #[cfg(feature = "tls")]
-            Self::TlsListen => &Row {
-                grammar: "tls-listen:[HOST:]PORT",
-                help: "accept TLS connections; requires cert=",
-                keywords: &[
-                    (
-                        Form::Plain,
-                        &[
-                            "tls-listen",
-                            "tls-l",
-                            "openssl-listen",
-                            "openssl-l",
-                            "ssl-listen",
-                            "ssl-l",
-                        ],
-                    ),
-                    (Form::V4, &["tls4-listen", "tls4-l"]),
-                    (Form::V6, &["tls6-listen", "tls6-l"]),
-                ],
-                options: &[
-                    IDENTITY,
-                    NETWORK,
-                    TLS,
-                    SERVING,
-                    BOUND,
-                    &[Opt::Backlog, Opt::CommonName],
-                    RETRIED,
-                    TCP,
-                    IP,
-                ],
-                listens: true,
-                ..Row::STREAM
-            },
-            Self::Unix => &Row {
-                grammar: "unix:PATH",
-                help: "connect to a Unix socket; unix:@NAME is an abstract one",
-                keywords: &[
-                    (Form::Plain, &["unix", "unix-connect", "local"]),
-                    (Form::Abstract, &["abstract", "abstract-connect"]),
-                ],
-                options: &[
-                    &[Opt::ConnectTimeout, Opt::SeqPacket],
-                    NAMED,
-                    CALLING,
-                    RETRIED,
-                    SOCKET,
-                    SHARED,
-                ],
-                is_unix: true,
-                ..Row::STREAM
-            },
-            Self::UnixClient => &Row {
-                grammar: "unix-client:PATH",
-                help: "connect to a Unix socket of streams, packets or datagrams",
-                keywords: &[
-                    (Form::Plain, &["unix-client"]),
-                    (Form::Abstract, &["abstract-client"]),
-                ],
-                options: &[&[Opt::ConnectTimeout], NAMED, RETRIED, SOCKET],
-                is_unix: true,
-                ..Row::STREAM
-            },
-            Self::UnixListen => &Row {
-                grammar: "unix-listen:PATH",
-                help: "accept on a Unix socket, removed at the end",
-                keywords: &[
-                    (Form::Plain, &["unix-listen", "unix-l"]),
-                    (Form::Abstract, &["abstract-listen"]),
-                ],
-                options: &[
-                    SERVING,
-                    &[Opt::Backlog, Opt::SeqPacket, Opt::Unlink, Opt::UnlinkClose],
-                    OWNED,
-                    RETRIED,
-                    SOCKET,
-                ],
-                listens: true,
-                ..Row::STREAM
-            },
-            Self::UnixSendto => &Row {
-                grammar: "unix-sendto:PATH",
-                help: "send datagrams to a Unix socket, and receive its answers at bind=PATH",
-                keywords: &[
-                    (Form::Plain, &["unix-sendto"]),
-                    (Form::Abstract, &["abstract-sendto"]),
-                ],
-                options: &[NAMED, OWNED, EMPTY, SOCKET],
-                is_datagrams: true,
-                is_unix: true,
-                ..Row::STREAM
-            },
-            Self::UnixRecv => &Row {
-                grammar: "unix-recv:PATH",
-                help: "receive datagrams of all senders at a Unix socket, removed at the end",
-                keywords: &[(Form::Plain, &["unix-recv"]), (Form::Abstract, &["abstract-recv"])],
-                options: &[&[Opt::Unlink, Opt::UnlinkClose, Opt::NullEof], OWNED, SOCKET],
-                is_datagrams: true,
-                only_receives: true,
-                ..Row::STREAM
-            },
-            Self::UnixRecvfrom => &Row {
-                grammar: "unix-recvfrom:PATH",
-                help: "receive one datagram at a Unix socket and answer its sender; with fork each",
-                keywords: &[
-                    (Form::Plain, &["unix-recvfrom"]),
-                    (Form::Abstract, &["abstract-recvfrom"]),
-                ],
-                options: &[SERVING, &[Opt::Unlink, Opt::UnlinkClose], OWNED, SOCKET],
-                listens: true,
-                is_datagrams: true,
-                descriptors: 2,
-                ..Row::STREAM
-            },
-            Self::Udp => &Row {
-                grammar: "udp:HOST:PORT",
-                help: "send and receive datagrams",
-                keywords: &[
-                    (Form::Plain, &["udp", "udp-connect"]),
-                    (Form::V4, &["udp4", "udp4-connect"]),
-                    (Form::V6, &["udp6", "udp6-connect"]),
-                ],
-                options: &[
-                    IDENTITY,
-                    &[Opt::LowPort, Opt::Bind, Opt::UdpLite],
-                    EMPTY,
-                    RETRIED,
-                    IP,
-                    SHARED,
-                ],
-                is_datagrams: true,
-                datagram_bytes: UDP_BYTES,
-                ..Row::STREAM
-            },
-            Self::UdpSendto => &Row {
-                grammar: "udp-sendto:HOST:PORT",
-                help: "send datagrams to a peer that may come and go, and receive its own",
-                keywords: &[
-                    (Form::Plain, &["udp-sendto", "udp-send"]),
-                    (Form::V4, &["udp4-sendto", "udp4-send"]),
-                    (Form::V6, &["udp6-sendto", "udp6-send"]),
-                ],
-                options: &[
-                    &[Opt::LowPort, Opt::Bind, Opt::ReuseAddr, Opt::UdpLite, Opt::Ancillary],
-                    EMPTY,
-                    MANY,
-                    IP,
-                ],
-                is_datagrams: true,
-                datagram_bytes: UDP_BYTES,
-                ..Row::STREAM
-            },
-            Self::UdpDatagram => &Row {
-                grammar: "udp-datagram:HOST:PORT",
-                help: "send datagrams to a peer, a broadcast address or a group; receive everyone's",
-                keywords: &[
-                    (Form::Plain, &["udp-datagram", "udp-dgram"]),
-                    (Form::V4, &["udp4-datagram", "udp4-dgram"]),
-                    (Form::V6, &["udp6-datagram", "udp6-dgram"]),
-                ],
-                options: &[
-                    &[Opt::Bind, Opt::ReuseAddr, Opt::Range, Opt::SourcePort],
-                    &[Opt::UdpLite, Opt::Ancillary],
-                    EMPTY,
-                    MANY,
-                    IP,
-                ],
-                is_datagrams: true,
-                datagram_bytes: UDP_BYTES,
-                ..Row::STREAM
-            },
-            Self::UdpRecv => &Row {
-                grammar: "udp-recv:[HOST:]PORT",
-                help: "receive the datagrams of all senders",
-                keywords: &[
-                    (Form::Plain, &["udp-recv"]),
-                    (Form::V4, &["udp4-recv"]),
-                    (Form::V6, &["udp6-recv"]),
-                ],
-                options: &[
-                    IDENTITY,
-                    BOUND,
-                    &[Opt::UdpLite, Opt::Ancillary, Opt::NullEof],
-                    MANY,
-                    RETRIED,
-                    IP,
-                ],
-                is_datagrams: true,
-                only_receives: true,
-                ..Row::STREAM
-            },
-            Self::UdpListen => &Row {
-                grammar: "udp-listen:[HOST:]PORT",
-                help: "receive datagrams; the first sender becomes the peer, with fork each sender",
-                keywords: &[
-                    (Form::Plain, &["udp-listen", "udp-l"]),
-                    (Form::V4, &["udp4-listen", "udp4-l"]),
-                    (Form::V6, &["udp6-listen", "udp6-l"]),
-                ],
-                options: &[IDENTITY, SERVING, BOUND, &[Opt::UdpLite], MANY, RETRIED, IP],
-                listens: true,
-                is_datagrams: true,
-                datagram_bytes: UDP_BYTES,
-                descriptors: 2,
-                ..Row::STREAM
-            },
-            Self::UdpRecvfrom => &Row {
-                grammar: "udp-recvfrom:[HOST:]PORT",
-                help: "receive one datagram and answer its sender; with fork each datagram is a connection",
-                keywords: &[
-                    (Form::Plain, &["udp-recvfrom"]),
-                    (Form::V4, &["udp4-recvfrom"]),
-                    (Form::V6, &["udp6-recvfrom"]),
-                ],
-                options: &[
-                    IDENTITY,
-                    SERVING,
-                    BOUND,
-                    &[Opt::UdpLite, Opt::Ancillary],
-                    MANY,
-                    RETRIED,
-                    IP,
-                ],
-                listens: true,
-                is_datagrams: true,
-                datagram_bytes: UDP_BYTES,
-                descriptors: 2,
-                ..Row::STREAM
-            },
-            Self::Vsock => &Row {
-                grammar: "vsock:CID:PORT",
-                help: "connect from a virtual machine to its host (CID 2), or to a guest",
-                keywords: &[(Form::Plain, &["vsock", "vsock-connect"])],
-                options: &[&[Opt::ConnectTimeout], CALLING, RETRIED, SHARED],
-                ..Row::STREAM
-            },
-            Self::VsockListen => &Row {
-                grammar: "vsock-listen:[CID:]PORT",
-                help: "accept connections between a virtual machine and its host",
-                keywords: &[(Form::Plain, &["vsock-listen", "vsock-l"])],
-                options: &[IDENTITY, SERVING, &[Opt::Backlog], RETRIED],
-                listens: true,
-                ..Row::STREAM
-            },
-            Self::Socks4 => &Row {
-                grammar: "socks4:PROXY:PORT:HOST:PORT",
-                help: "connect through a SOCKS4 proxy to an IPv4 address of HOST",
-                keywords: &[(Form::Plain, &["socks4"])],
-                options: &[PROXIED, &[Opt::SocksUser], CALLING, RETRIED, TCP, IP, SHARED],
-                ..Row::STREAM
-            },
-            Self::Socks4a => &Row {
-                grammar: "socks4a:PROXY:PORT:HOST:PORT",
-                help: "connect through a SOCKS4a proxy, which resolves HOST",
-                keywords: &[(Form::Plain, &["socks4a"])],
-                options: &[PROXIED, &[Opt::SocksUser], CALLING, RETRIED, TCP, IP, SHARED],
-                ..Row::STREAM
-            },
-            Self::Socks5 => &Row {
-                grammar: "socks5:PROXY:PORT:HOST:PORT",
-                help: "connect through a SOCKS5 proxy, which resolves HOST",
-                keywords: &[(Form::Plain, &["socks5", "socks5-connect"])],
-                options: &[PROXIED, &[Opt::Credentials], CALLING, RETRIED, TCP, IP, SHARED],
-                ..Row::STREAM
-            },
-            Self::HttpConnect => &Row {
-                grammar: "http-connect:PROXY:PORT:HOST:PORT",
-                help: "connect through an HTTP proxy (CONNECT), which resolves HOST",
-                keywords: &[(Form::Plain, &["http-connect"])],
-                options: &[
-                    PROXIED,
-                    &[Opt::Credentials, Opt::HttpVersion],
-                    CALLING,
-                    RETRIED,
-                    TCP,
-                    IP,
-                    SHARED,
-                ],
-                ..Row::STREAM
-            },
-            Self::ListenFd => &Row {
-                grammar: "listen-fd:N|NAME",
-                help: "accept on an inherited listening socket",
-                keywords: &[(Form::Plain, &["listen-fd", "accept-fd"])],
-                options: &[SERVING, &[Opt::Range], TCP, SOCKET],
-                listens: true,
-                ..Row::STREAM
-            },
-            Self::Joined => &Row {
-                grammar: "ADDR!!ADDR",
-                help: "read from the first address and write to the second",
-                is_program: true,
-                ..Row::STREAM
-            },
-            Self::FirstOf => &Row {
-                grammar: "ADDR|ADDR...",
-                help: "the first of these that can be opened, in this order, for each client",
-                is_program: true,
-                ..Row::STREAM
-            },
-            Self::Zero => &Row {
-                grammar: "zero:",
-                help: "endless zeros; discards what is written",
-                keywords: &[(Form::Plain, &["zero"])],
-                stands_alone: true,
-                ..Row::STREAM
-            },
-            Self::Null => &Row {
-                grammar: "null:",
-                help: "nothing to read; discards what is written",
-                keywords: &[(Form::Plain, &["null"])],
-                stands_alone: true,
-                ..Row::STREAM
-            },
+/// The rows by kind: the written form and its description, the keywords by form, the options, and
+/// what differs from a stream.
+macro_rules! rows {
+    ($(
+        $(#[$when:meta])? $kind:ident $grammar:literal, $help:literal;
+        keywords [$($form:ident [$($word:literal),+]),*];
+        options [$($options:tt),*] $(, $field:ident: $value:expr)*;
+    )+) => {
+        impl Kind {
+            /// The properties of the kind.
+            pub(crate) fn row(self) -> &'static Row {
+                match self {
+                    $($(#[$when])? Self::$kind => &Row {
+                        grammar: $grammar,
+                        help: $help,
+                        keywords: &[$((Form::$form, &[$($word),+])),*],
+                        options: &[$(options!($options)),*],
+                        $($field: $value,)*
+                        ..Row::STREAM
+                    },)+
+                }
+            }
         }
-    }
+    };
+}
+
+/// Options by the name of the list, or one by one.
+macro_rules! options {
+    ([$($option:ident),+]) => { &[$(Opt::$option),+] };
+    ($list:ident) => { $list };
+}
+
+rows! {
+    Stdio "-", "standard input and output";
+        keywords [Plain ["-", "stdio"], Input ["stdin"], Output ["stdout"]];
+        options [IDENTITY, LOCKED, TERMINAL, SHARED],
+        stands_alone: true;
+    Path "PATH", "a file (appended to; created with -u), FIFO, device or Unix socket";
+        keywords [Plain ["gopen"]];
+        options [IDENTITY, LOCKED, RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, SHARED];
+    File "file:PATH", "a file or device, written from the start by default";
+        keywords [Plain ["file", "open"], Create ["create", "creat"]];
+        options [IDENTITY, LOCKED, RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, SHARED];
+    Pipe "pipe:[PATH]", "a FIFO, created if missing and removed at the end; without PATH an echo";
+        keywords [Plain ["pipe", "fifo", "echo"]];
+        options [RETRIED, ACCESS, OWNED, [NonBlock, UnlinkClose], SHARED],
+        stands_alone: true, descriptors: 2;
+    SocketPair "socketpair", "an echo that keeps the boundaries of messages";
+        keywords [Plain ["socketpair"]];
+        options [SHARED],
+        stands_alone: true, descriptors: 2;
+    Pty "pty", "a new pseudo-terminal, which programs open one after the other";
+        keywords [Plain ["pty"]];
+        options [[Link, Unlink, UnlinkClose, WaitSlave], TERMINAL, OWNED, SHARED],
+        stands_alone: true, descriptors: 2;
+    Fd "fd:N", "an inherited descriptor";
+        keywords [Plain ["fd"]];
+        options [IDENTITY, LOCKED, ACCESS, TERMINAL, SHARED];
+    Exec "exec:COMMAND", "a program, with arguments split as by a shell";
+        keywords [Plain ["exec"]];
+        options [IDENTITY, PROGRAM],
+        is_program: true, descriptors: 2;
+    Shell "shell:COMMAND", "a command line for /bin/sh";
+        keywords [Plain ["shell", "system"]];
+        options [IDENTITY, PROGRAM],
+        is_program: true, descriptors: 2;
+    Tcp "tcp:HOST:PORT", "connect; write an IPv6 address in brackets";
+        keywords [Plain ["tcp", "tcp-connect"], V4 ["tcp4", "tcp4-connect"],
+            V6 ["tcp6", "tcp6-connect"]];
+        options [IDENTITY, NETWORK, CONNECTED, CALLING, RETRIED, TCP, IP, SHARED];
+    TcpListen "tcp-listen:[HOST:]PORT", "accept TCP connections";
+        keywords [Plain ["tcp-listen", "tcp-l"], V4 ["tcp4-listen", "tcp4-l"],
+            V6 ["tcp6-listen", "tcp6-l"]];
+        options [IDENTITY, NETWORK, SERVING, BOUND, [Backlog], RETRIED, TCP, IP],
+        listens: true;
+    #[cfg(feature = "tls")]
+    Tls "tls:HOST:PORT", "connect by TLS; the server's certificate must be for HOST";
+        keywords [
+            Plain ["tls", "tls-connect", "openssl", "openssl-connect", "ssl", "ssl-connect"],
+            V4 ["tls4"], V6 ["tls6"]];
+        options [IDENTITY, NETWORK, TLS, [CommonName, Sni, NoSni], CONNECTED, CALLING, RETRIED,
+            TCP, IP];
+    #[cfg(feature = "tls")]
+    TlsListen "tls-listen:[HOST:]PORT", "accept TLS connections; requires cert=";
+        keywords [
+            Plain ["tls-listen", "tls-l", "openssl-listen", "openssl-l", "ssl-listen", "ssl-l"],
+            V4 ["tls4-listen", "tls4-l"], V6 ["tls6-listen", "tls6-l"]];
+        options [IDENTITY, NETWORK, TLS, SERVING, BOUND, [Backlog, CommonName], RETRIED, TCP, IP],
+        listens: true;
+    Unix "unix:PATH", "connect to a Unix socket; unix:@NAME is an abstract one";
+        keywords [Plain ["unix", "unix-connect", "local"],
+            Abstract ["abstract", "abstract-connect"]];
+        options [[ConnectTimeout, SeqPacket], NAMED, CALLING, RETRIED, SOCKET, SHARED],
+        is_unix: true;
+    UnixClient "unix-client:PATH", "connect to a Unix socket of streams, packets or datagrams";
+        keywords [Plain ["unix-client"], Abstract ["abstract-client"]];
+        options [[ConnectTimeout], NAMED, RETRIED, SOCKET],
+        is_unix: true;
+    UnixListen "unix-listen:PATH", "accept on a Unix socket, removed at the end";
+        keywords [Plain ["unix-listen", "unix-l"], Abstract ["abstract-listen"]];
+        options [SERVING, [Backlog, SeqPacket, Unlink, UnlinkClose], OWNED, RETRIED, SOCKET],
+        listens: true;
+    UnixSendto "unix-sendto:PATH",
+        "send datagrams to a Unix socket, and receive its answers at bind=PATH";
+        keywords [Plain ["unix-sendto"], Abstract ["abstract-sendto"]];
+        options [NAMED, OWNED, EMPTY, SOCKET],
+        is_datagrams: true, is_unix: true;
+    UnixRecv "unix-recv:PATH",
+        "receive datagrams of all senders at a Unix socket, removed at the end";
+        keywords [Plain ["unix-recv"], Abstract ["abstract-recv"]];
+        options [[Unlink, UnlinkClose, NullEof], OWNED, SOCKET],
+        is_datagrams: true, only_receives: true;
+    UnixRecvfrom "unix-recvfrom:PATH",
+        "receive one datagram at a Unix socket and answer its sender; with fork each";
+        keywords [Plain ["unix-recvfrom"], Abstract ["abstract-recvfrom"]];
+        options [SERVING, [Unlink, UnlinkClose], OWNED, SOCKET],
+        listens: true, is_datagrams: true, descriptors: 2;
+    Udp "udp:HOST:PORT", "send and receive datagrams";
+        keywords [Plain ["udp", "udp-connect"], V4 ["udp4", "udp4-connect"],
+            V6 ["udp6", "udp6-connect"]];
+        options [IDENTITY, [LowPort, Bind, UdpLite], EMPTY, RETRIED, IP, SHARED],
+        is_datagrams: true, datagram_bytes: UDP_BYTES;
+    UdpSendto "udp-sendto:HOST:PORT",
+        "send datagrams to a peer that may come and go, and receive its own";
+        keywords [Plain ["udp-sendto", "udp-send"], V4 ["udp4-sendto", "udp4-send"],
+            V6 ["udp6-sendto", "udp6-send"]];
+        options [[LowPort, Bind, ReuseAddr, UdpLite, Ancillary], EMPTY, MANY, IP],
+        is_datagrams: true, datagram_bytes: UDP_BYTES;
+    UdpDatagram "udp-datagram:HOST:PORT",
+        "send datagrams to a peer, a broadcast address or a group; receive everyone's";
+        keywords [Plain ["udp-datagram", "udp-dgram"], V4 ["udp4-datagram", "udp4-dgram"],
+            V6 ["udp6-datagram", "udp6-dgram"]];
+        options [[Bind, ReuseAddr, Range, SourcePort], [UdpLite, Ancillary], EMPTY, MANY, IP],
+        is_datagrams: true, datagram_bytes: UDP_BYTES;
+    UdpRecv "udp-recv:[HOST:]PORT", "receive the datagrams of all senders";
+        keywords [Plain ["udp-recv"], V4 ["udp4-recv"], V6 ["udp6-recv"]];
+        options [IDENTITY, BOUND, [UdpLite, Ancillary, NullEof], MANY, RETRIED, IP],
+        is_datagrams: true, only_receives: true;
+    UdpListen "udp-listen:[HOST:]PORT",
+        "receive datagrams; the first sender becomes the peer, with fork each sender";
+        keywords [Plain ["udp-listen", "udp-l"], V4 ["udp4-listen", "udp4-l"],
+            V6 ["udp6-listen", "udp6-l"]];
+        options [IDENTITY, SERVING, BOUND, [UdpLite], MANY, RETRIED, IP],
+        listens: true, is_datagrams: true, datagram_bytes: UDP_BYTES, descriptors: 2;
+    UdpRecvfrom "udp-recvfrom:[HOST:]PORT",
+        "receive one datagram and answer its sender; with fork each datagram is a connection";
+        keywords [Plain ["udp-recvfrom"], V4 ["udp4-recvfrom"], V6 ["udp6-recvfrom"]];
+        options [IDENTITY, SERVING, BOUND, [UdpLite, Ancillary], MANY, RETRIED, IP],
+        listens: true, is_datagrams: true, datagram_bytes: UDP_BYTES, descriptors: 2;
+    Vsock "vsock:CID:PORT", "connect from a virtual machine to its host (CID 2), or to a guest";
+        keywords [Plain ["vsock", "vsock-connect"]];
+        options [[ConnectTimeout], CALLING, RETRIED, SHARED];
+    VsockListen "vsock-listen:[CID:]PORT",
+        "accept connections between a virtual machine and its host";
+        keywords [Plain ["vsock-listen", "vsock-l"]];
+        options [IDENTITY, SERVING, [Backlog], RETRIED],
+        listens: true;
+    Socks4 "socks4:PROXY:PORT:HOST:PORT",
+        "connect through a SOCKS4 proxy to an IPv4 address of HOST";
+        keywords [Plain ["socks4"]];
+        options [PROXIED, [SocksUser], CALLING, RETRIED, TCP, IP, SHARED];
+    Socks4a "socks4a:PROXY:PORT:HOST:PORT", "connect through a SOCKS4a proxy, which resolves HOST";
+        keywords [Plain ["socks4a"]];
+        options [PROXIED, [SocksUser], CALLING, RETRIED, TCP, IP, SHARED];
+    Socks5 "socks5:PROXY:PORT:HOST:PORT", "connect through a SOCKS5 proxy, which resolves HOST";
+        keywords [Plain ["socks5", "socks5-connect"]];
+        options [PROXIED, [Credentials], CALLING, RETRIED, TCP, IP, SHARED];
+    HttpConnect "http-connect:PROXY:PORT:HOST:PORT",
+        "connect through an HTTP proxy (CONNECT), which resolves HOST";
+        keywords [Plain ["http-connect"]];
+        options [PROXIED, [Credentials, HttpVersion], CALLING, RETRIED, TCP, IP, SHARED];
+    ListenFd "listen-fd:N|NAME", "accept on an inherited listening socket";
+        keywords [Plain ["listen-fd", "accept-fd"]];
+        options [SERVING, [Range], TCP, SOCKET],
+        listens: true;
+    Joined "ADDR!!ADDR", "read from the first address and write to the second";
+        keywords [];
+        options [],
+        is_program: true;
+    FirstOf "ADDR|ADDR...", "the first of these that can be opened, in this order, for each client";
+        keywords [];
+        options [],
+        is_program: true;
+    Zero "zero:", "endless zeros; discards what is written";
+        keywords [Plain ["zero"]];
+        options [],
+        stands_alone: true;
+    Null "null:", "nothing to read; discards what is written";
+        keywords [Plain ["null"]];
+        options [],
+        stands_alone: true;
 }
