@@ -91,7 +91,7 @@ fn gib_per_s() -> String {
 pub struct Printed {
     /// The name, as the command prints it.
     pub name: String,
-    /// The unit, short enough to stand above a column.
+    /// The unit, short enough for the head of a column.
     pub unit: String,
     #[serde(default)]
     pub less_is_better: bool,

@@ -18,7 +18,7 @@ const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// figures; the system calls where they were counted.
 ///
 /// An interval is that of the median; of fewer than [`stats::FEWEST_SAMPLES`] samples none can be
-/// trusted, and the least and the most stand in brackets.
+/// trusted, and the least and the most are in brackets.
 pub fn of(run: &Run, suite: &Suite) -> String {
     let all = cases::suites(run);
     let Some(taken) = all.iter().find(|taken| taken.name == suite.name) else {
@@ -120,7 +120,7 @@ fn rows<'s, 'a>(taken: &'s cases::SuiteRun<'a>, suite: &Suite) -> Vec<Row<'s, 'a
         }
     };
     let mut rows: Vec<Row<'_, '_>> = taken.cases.iter().map(row).collect();
-    // Cases of a group stand together, whatever stands between them in the suite.
+    // Cases of a group are adjacent, whatever is between them in the suite.
     let headings: Vec<String> = rows.iter().map(|row| row.heading.clone()).collect();
     rows.sort_by_key(|row| headings.iter().position(|heading| *heading == row.heading));
     rows
@@ -208,7 +208,7 @@ fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
     let rows: Vec<Vec<String>> = counted.iter().map(row).collect();
     format!(
         "\n{}The calls that move the data, counted by ptrace in a separate run, and one read of the loader's:\n\
-         so they stand in the published table, whose programs are C. In all: every call of our process.\n",
+         so they are in the published table, whose programs are C. In all: every call of our process.\n",
         table::text(&columns, &rows)
     )
 }

@@ -581,7 +581,7 @@ mod tests {
             let other = Other::Address(other.parse().expect("an address"));
             let shared = Shared { other, ..shared(settings) };
             let (result, seconds) = result_of_a_mute_client(&shared).await;
-            let failure = result.failure.expect("the header stands in nobody's buffer").message;
+            let failure = result.failure.expect("the header was not delivered").message;
             assert_eq!((result.ending, seconds), (ending, 5), "{failure}");
             assert!(failure.contains("the PROXY header"), "{failure}");
         }

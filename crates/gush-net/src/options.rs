@@ -267,7 +267,7 @@ impl RelayOptions {
     /// Takes nothing in a direction while `holds` returns true, such as while an observer has too
     /// much to do. It is called before each call, and every 10 ms while it holds; meanwhile the
     /// clocks of
-    /// [`idle`](Self::idle) and [`linger`](Self::linger) stand still.
+    /// [`idle`](Self::idle) and [`linger`](Self::linger) are paused.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -21,7 +21,7 @@ pub(crate) fn set(text: &str) {
 /// Where the words of the command line lie: fields 48 and 49 of proc_pid_stat(5), the third of which follows the name.
 fn words() -> Option<Range<usize>> {
     let stat = fs::read("/proc/self/stat").ok()?;
-    // The name of the program stands there too, and need not be UTF-8.
+    // The name of the program is there too, and need not be UTF-8.
     let stat = String::from_utf8_lossy(&stat);
     let mut fields = stat.rsplit_once(") ")?.1.split_whitespace().skip(45);
     let mut address = || fields.next()?.parse::<usize>().ok().filter(|&address| address > 0);

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct Forked(libc::pid_t);
 
 impl Forked {
-    /// Kills the child where it stands.
+    /// Kills the child at once.
     pub fn kill(self) {
         // SAFETY: kill(2) touches no memory, and the child's number is kept until `passed` reaps
         // it.

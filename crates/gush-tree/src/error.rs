@@ -34,7 +34,7 @@ struct Inner {
     path: PathBuf,
     /// The target, where the error concerns `path` and the target together.
     onto: Option<PathBuf>,
-    /// `{}` stands for the path, which comes first in a text without it.
+    /// The path replaces `{}`, or comes first in a text without it.
     what: Cow<'static, str>,
     names_its_paths: bool,
     /// A call of the engine failed on this side, which GNU words as an error of reading or writing.

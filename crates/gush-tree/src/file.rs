@@ -59,7 +59,7 @@ impl Common<'_> {
         {
             return self.keep_newer(&job, &there, events);
         }
-        // A copy that goes on removes what stands in its way, of which the earlier one may have
+        // A copy that goes on removes what is in its way, of which the earlier one may have
         // made a part; nothing good is removed for a source that cannot be read.
         if self.journal.is_some_and(Journal::is_resumed)
             && !is_new
@@ -288,7 +288,7 @@ fn done_as(promises: Promises, above: &Dir, job: &Job<'_>, there: &Stat) -> Fing
     )
 }
 
-/// Makes the target, now that nothing stands in its way.
+/// Makes the target, now that nothing is in its way.
 fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
     let options = job.options();
     let follow = options.dereference != Dereference::Never;

@@ -191,7 +191,7 @@ impl FirstCopies {
         let has_room = |piece: &Vec<u8>| piece.len() + record.len() <= PIECE_BYTES;
         if !self.pieces.last().is_some_and(has_room) {
             let mut piece = Vec::with_capacity(PIECE_BYTES.max(1 + record.len()));
-            // No record is at 0, which stands for none.
+            // No record is at 0, which means none.
             piece.push(0);
             self.pieces.push(piece);
         }

@@ -414,7 +414,7 @@ pub(crate) fn umask() -> u32 {
     // Without an answer, grant no permission that the umask could withhold.
     const STRICTEST: u32 = 0o077;
     let status = std::fs::read("/proc/thread-self/status").unwrap_or_default();
-    // The program may have been called by a name that is not UTF-8, and the name stands there too.
+    // The program may have been called by a name that is not UTF-8, and the name is there too.
     let status = String::from_utf8_lossy(&status);
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(STRICTEST)

@@ -85,7 +85,7 @@ pub struct Endpoint<'fd> {
     block_bytes: u64,
     device: u64,
     inode: u64,
-    /// The device that a device node stands for (`st_rdev`).
+    /// The device of a device node (`st_rdev`).
     block_device: u64,
 }
 

@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((pauses, waiter.skip), (1, 0), "it was found by the look");
     }
 
-    /// The pause stands for a turn of another program, which the scheduler lets go first.
+    /// The pause simulates a turn of another program, which the scheduler lets go first.
     #[test]
     fn a_look_that_other_programs_prolong_makes_looks_rarer() {
         let (reader, writer) = std::io::pipe().expect("a pipe");

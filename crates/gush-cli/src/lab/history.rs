@@ -184,5 +184,5 @@ fn detail(run: &Run, figures: &[Figure]) -> String {
     text
 }
 
-/// Why a figure stands alone.
+/// Why a figure is not compared.
 pub const NO_INTERVAL: &str = "Without an interval: of fewer than 5 samples, too few for one.\n";

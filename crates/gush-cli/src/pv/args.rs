@@ -252,7 +252,7 @@ const ROWS: &[Row] = rows! {
     Some("Other processes") => {
         'd' "watchfd" Value("PID[:FD]", |o, v| push(&mut o.watchfd, v)),
             "Transfer nothing; show the position of descriptor FD of process PID, or of all \
-             its files. =NAME stands for all processes of that name, @LIST for a file that \
+             its files. =NAME selects all processes of that name, @LIST is a file that \
              lists one of these per line. Operands, and -d again, add more";
         'R' "remote" Value("PID", |o, v| set(&mut o.remote, v, pid)),
             "Send these display options, -L and -s to the gush pv with this PID";

@@ -145,7 +145,7 @@ impl Comparison {
         ))
     }
 
-    /// All texts in which names may stand: the commands, and the path of the expected output.
+    /// All texts that may contain names: the commands, and the path of the expected output.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let own =
             [&self.env, &self.setup, &self.prepare, &self.conclude, &self.cleanup, &self.expected];

@@ -72,7 +72,7 @@ pub struct Comparison {
     pub variables: BTreeMap<String, String>,
     /// Where files are made, if not in the working directory.
     pub dir: Option<PathBuf>,
-    /// The input, for which `{in}` stands.
+    /// The input, which replaces `{in}`.
     pub input: Option<Input>,
     /// The bytes that a command moves, if they are not the input's.
     pub bytes: Option<Size>,

@@ -97,7 +97,7 @@ impl FromStr for Output {
 }
 
 impl Output {
-    /// The text that stands for this.
+    /// The text that this replaces.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Null => "null".to_owned(),
@@ -131,7 +131,7 @@ pub enum Ignored {
     #[default]
     None,
     All,
-    /// These exit statuses; 128 and the number of a signal stand for an end by this signal.
+    /// These exit statuses; 128 and the number of a signal is an end by this signal.
     Statuses(Vec<i32>),
 }
 

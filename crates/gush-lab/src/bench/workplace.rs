@@ -15,7 +15,7 @@ use super::content::special_kind;
 use crate::Error;
 use crate::scratch::{Scratch, cannot_make};
 
-/// The input, for which `{in}` stands.
+/// The input, which replaces `{in}`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "PathBuf")]
 pub enum Input {
@@ -81,7 +81,7 @@ impl Workplace {
         // Commands are text, and a path that is none cannot be written into one.
         if scratch.path().to_str().is_none() {
             return Err(Error::refused(format!(
-                "'{}' is no UTF-8, and cannot stand in a command (--dir names another place)",
+                "'{}' is not valid UTF-8 and cannot be part of a command: choose another with --dir",
                 dir.display()
             )));
         }
@@ -182,7 +182,7 @@ impl Workplace {
         Some(content.map_or_else(|| path.display().to_string(), |one| one.short().to_owned()))
     }
 
-    /// The path for which `{out}` stands; nothing is there before a command makes something.
+    /// The path that replaces `{out}`; nothing is there before a command makes something.
     pub(super) fn output(&self) -> PathBuf {
         self.scratch.path().join("out")
     }
@@ -282,7 +282,7 @@ fn found(path: &Path) -> Result<(PathBuf, fs::Metadata), Error> {
     })?;
     if full.to_str().is_none() {
         return Err(Error::refused(format!(
-            "'{}' is no UTF-8, and cannot stand in a command",
+            "'{}' is not valid UTF-8 and cannot be part of a command",
             path.display()
         )));
     }

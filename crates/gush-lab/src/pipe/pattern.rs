@@ -82,7 +82,7 @@ impl fmt::Display for Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("corrupted: byte {at_bytes} of the stream is not what was written there: {}", why(*.looks_like))]
 pub struct Corruption {
-    /// Where in the stream the first wrong byte stands, in bytes.
+    /// The offset of the first wrong byte in the stream, in bytes.
     pub at_bytes: u64,
     /// Another pattern that the bytes fit.
     pub looks_like: Option<Pattern>,
@@ -105,7 +105,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// One that stands at the beginning.
+    /// One at the beginning.
     pub fn new(pattern: Pattern) -> Self {
         Self { pattern, at_bytes: 0 }
     }

@@ -82,7 +82,7 @@ pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
     };
     // A page comes at the first write; before it there is nothing to look at.
     pages.as_mut_slice().fill(1);
-    // Bytes, because names of mapped files stand there.
+    // Bytes, because it has names of mapped files.
     let smaps = fs::read("/proc/self/smaps").unwrap_or_default();
     let smaps = String::from_utf8_lossy(&smaps);
     let page = match huge_bytes_in(&smaps, pages.address()) {
@@ -102,7 +102,7 @@ pub(super) fn of_huge_page(page: HugePage, checked: &io::Result<()>) -> Option<W
         )),
         (_, Err(error)) => Some(Warning::new(
             format!("could not check for huge pages, which needs root: {error}"),
-            "run as root to be sure that the huge cases stand on huge pages",
+            "run as root to verify that the huge cases use huge pages",
         )),
         (_, Ok(())) => None,
     }

@@ -1,4 +1,4 @@
-//! Axes: where a value stands, in percent, and which values are named.
+//! Axes: the place of a value, in percent, and which values are named.
 
 use super::number::count;
 

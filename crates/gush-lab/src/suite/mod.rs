@@ -26,7 +26,7 @@ use crate::model::{Measured, Run};
 use crate::report::data::Data;
 use crate::report::page::Section;
 
-/// All suites, in the order in which they are listed and stand on the page.
+/// All suites, in the order of the list and of the page.
 pub const SUITES: &[&Suite] =
     &[&pipe::SUITE, &copy::SUITE, &matrix::SUITE, &memory::SUITE, &pages::SUITE, &tune::SUITE];
 
@@ -122,7 +122,7 @@ pub struct Once {
 pub struct Quantity {
     /// The quantity, as the caption of a figure.
     pub caption: &'static str,
-    /// The unit, short enough to stand above a column.
+    /// The unit, short enough for the head of a column.
     pub unit: &'static str,
     /// Takes the quantity from a sample.
     pub of: fn(&Measured) -> Option<f64>,

@@ -187,7 +187,7 @@ impl Connection<'_> {
             return Ok(ConnectionResult::of(ending));
         }
         let linger = async |end: &mut Conduit, at, is_written, is_read| {
-            // A peer that is not told of the end does not end itself. It may reset the connection,
+            // A peer that does not see the end does not end itself. It may reset the connection,
             // which is no failure with `graceful`.
             let is_done = self.shared.settings.graceful && self.shared.says(at, Opt::ShutNone);
             let quiet = if is_done { Duration::ZERO } else { timeouts.quiet };

@@ -74,7 +74,7 @@ pub(crate) struct Directions {
     pub back: bool,
 }
 
-/// Why a relay stands still.
+/// Why a relay is paused.
 enum Stop {
     End(RelayEnd),
     /// To move to another process.

@@ -13,18 +13,18 @@
 //!  Taken                                ->
 //!  uses the connections                 <- Go
 //!                                          stops the next ones
-//!                                       <- Group, and so on; an empty one stands for the listeners
+//!                                       <- Group, and so on; an empty one means the listeners
 //!  Taken                                ->
 //!                                       <- Go: ends after the connections that stay
 //! ```
 //!
 //! **Invariant:** a connection is used by one process. Up to `Go` it is the running link's, whose
-//! relay stands still and goes on if anything fails: bytes in flight are in pipes that both have, or
+//! relay is paused and goes on if anything fails: bytes in flight are in pipes that both have, or
 //! were copied. `Go` counts as sent when the kernel has queued it: from then on the connection is the
 //! new process's, even if that never reads it. A new process that gives up after `Taken` first shuts
 //! its socket down for reading, so that `Go` is there already or cannot be sent.
 //!
-//! Each group is decided separately, since a connection stands still only while its group moves. If
+//! Each group is decided separately, since a connection is paused only while its group moves. If
 //! a later group fails, the running link goes on with the listeners and the rest, and the new process
 //! serves what it has, accepts nothing more, and fails. Both have the listeners meanwhile, so that no
 //! client is refused. TLS, programs, terminals and connections in another phase than their relay

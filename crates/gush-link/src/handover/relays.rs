@@ -15,11 +15,11 @@ use crate::connection::Relaying;
 use crate::ledger::Ledger;
 use crate::session::Names;
 
-/// How long connections that are being opened may take to reach their relay. No relay stands still
+/// How long connections that are being opened may take to reach their relay. No relay is paused
 /// meanwhile.
 const OPENING: Duration = Duration::from_millis(100);
 /// How long the next relay may take to stop, on a machine with too much to do for example. None
-/// stands still meanwhile. Those that are later stay.
+/// is paused meanwhile. Those that are later stay.
 const STOPPING: Duration = Duration::from_secs(5);
 
 /// The relays that can move, by the number of their connection.
@@ -49,7 +49,7 @@ pub(super) struct Paused {
     _turn: OwnedSemaphorePermit,
 }
 
-/// Stops the relays, so that no more than [`GROUP`] stand still at a time: each is asked when the
+/// Stops the relays, so that no more than [`GROUP`] are paused at a time: each is asked when the
 /// turn of another is over.
 pub(super) struct Pausing<'a> {
     relays: &'a Relays,
@@ -90,11 +90,11 @@ impl Relays {
 }
 
 impl Pausing<'_> {
-    /// The next relays that stand still; none once all that can have.
+    /// The next paused relays; none once all that can have.
     pub async fn group(&mut self) -> Vec<Paused> {
         loop {
             let is_all = !self.has_more();
-            // The last turns are over when no relay stands still, or is still asked to.
+            // The last turns are over when no relay is paused, or is still asked to.
             let wanted = if is_all { GROUP as u32 } else { 1 };
             let turns = Arc::clone(&self.turns).acquire_many_owned(wanted);
             let one = tokio::select! {
@@ -171,7 +171,7 @@ impl Drop for Entry<'_> {
 }
 
 impl Request {
-    /// Offers a relay that stands still. Returns it if it stays.
+    /// Offers a paused relay. Returns it if it stays.
     pub async fn offer(
         self,
         id: u64,

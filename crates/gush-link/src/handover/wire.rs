@@ -61,7 +61,7 @@ pub(super) enum Message {
     },
     /// With the descriptors of each connection: of the first end, of the second, and of the pipes
     /// with bytes in flight; packets with the bytes in memory follow. The last group has no
-    /// connection, and stands for the listeners and the names of their sockets.
+    /// connection, and means the listeners and the names of their sockets.
     Group(Vec<Moved>),
     /// None of the connections that were to be the next group can move.
     Staying,
@@ -71,7 +71,7 @@ pub(super) enum Message {
     Go,
 }
 
-/// A connection whose relay stands still.
+/// A connection whose relay is paused.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Moved {
     pub id: u64,

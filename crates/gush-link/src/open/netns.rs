@@ -17,7 +17,7 @@ fn step(name: &str) -> String {
     format!("enter the network namespace {name}")
 }
 
-/// The file that stands for the namespace.
+/// The file of the namespace.
 pub(super) fn file(name: &str) -> Result<File, OpenError> {
     if name.contains('/') {
         return Err(OpenError::said(step(name), "its name has no slash"));

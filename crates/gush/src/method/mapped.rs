@@ -1,7 +1,7 @@
 //! Mapped files, seen through one window at a time.
 //!
 //! No Rust reference into a mapping exists. Bytes pass through the kernel, which answers EFAULT for
-//! a truncated page; `mmap-copy`, which copies in user space, stands under the guard of
+//! a truncated page; `mmap-copy`, which copies in user space, is under the guard of
 //! `sys/sigbus.rs`. A target that cannot be stored into (full disk, truncated) refuses the method,
 //! and plain writes then give the reason.
 

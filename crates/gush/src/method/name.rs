@@ -74,7 +74,7 @@ methods! {
     CopyFileRange "copy-file-range" copy_file_range::CopyFileRange,
         "Copies inside the kernel, or inside the server: copy_file_range";
     Sendfile "sendfile" sendfile::Sendfile,
-        "Copies inside the kernel, from what can be paged to anything: sendfile";
+        "Copies inside the kernel from a regular file to any target: sendfile";
     Splice "splice" splice::Splice,
         "Moves page references through a pipe: splice";
     Vmsplice "vmsplice" vmsplice::Vmsplice,

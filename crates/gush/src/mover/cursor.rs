@@ -1,4 +1,4 @@
-//! Where a move stands: bytes dealt with, offsets, and the descriptors' own positions.
+//! The state of a move: bytes dealt with, offsets, and the descriptors' own positions.
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -31,7 +31,7 @@ pub(super) struct Cursor {
     pub(super) hole_bytes: u64,
     /// The end of the source was seen: a `read` answered 0.
     pub(super) ended: bool,
-    /// The descriptors' own positions are not where the cursor stands.
+    /// The descriptors' own positions are not where the cursor is.
     pub(super) positions_lag: bool,
     /// The source's own position was moved by asking for holes, though an offset was given.
     source_disturbed: bool,
@@ -156,7 +156,7 @@ impl Cursor {
             || self.target.base.is_some()
                 && ends.target.is_direct()
                 && !traits.needs_own_target_position;
-        // A descriptor's own position must be where the move stands before a call uses it.
+        // A descriptor's own position must be where the move is before a call uses it.
         if !(source_named && target_named) {
             self.catch_up(ends)?;
         }

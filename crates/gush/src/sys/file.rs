@@ -105,7 +105,7 @@ pub(crate) fn sendfile_ends_at_full_pipe() -> io::Result<bool> {
     }
 }
 
-/// The major and minor number of the device that a special file stands for.
+/// The major and minor number of the device of a special file.
 pub(crate) fn device_numbers(stat: &Stat) -> (u32, u32) {
     (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev))
 }

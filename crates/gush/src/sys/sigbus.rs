@@ -1,6 +1,6 @@
 //! Surviving SIGBUS: the truncation of a mapped file must give an error, not a death.
 //!
-//! While a [`Guard`] stands over a range, a fault there puts an anonymous page under the faulting
+//! While a [`Guard`] covers a range, a fault there puts an anonymous page under the faulting
 //! address and marks the guard; the interrupted copy goes on with zeros, and the caller, who asks
 //! [`Guard::was_hit`], reports failure. (mmap(2), "SIGBUS"; the same way is used by libwayland's
 //! `wl_shm_buffer_begin_access`.)
@@ -31,7 +31,7 @@ static GUARDED: [Slot; SLOTS] = [const {
     Slot { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), hit: AtomicBool::new(false) }
 }; SLOTS];
 
-/// How many guards stand, and the disposition to be put back by the last one.
+/// How many guards there are, and the disposition to be put back by the last one.
 static STANDING: Mutex<(usize, Option<libc::sigaction>)> = Mutex::new((0, None));
 
 /// The disposition for other signals: read by the handler, so published by one store. Never
@@ -208,7 +208,7 @@ fn put_zero_page(address: usize) -> bool {
     let page_bytes = rustix::param::page_size();
     let page = ptr::with_exposed_provenance_mut(address & !(page_bytes - 1));
     let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-    // SAFETY: the page lies inside a mapping that a guard stands over: its owner keeps it mapped,
+    // SAFETY: the page lies inside a mapping that a guard covers: its owner keeps it mapped,
     // has no reference into it, and its content is already lost. The call is a raw one that leaves
     // errno alone.
     unsafe { mm::mmap_anonymous(page, page_bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }

@@ -22,8 +22,8 @@ use crate::talk::{Talker, write_out};
     version,
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
-    after_help = "Every ability is tested by use. Nothing is written into existing files, and nothing is left \
-                  behind. The exit status is 1 if a PATH can neither be read nor written."
+    after_help = "Every ability is tested by use. Nothing is written into existing files, and nothing remains \
+                  afterwards. The exit status is 1 if a PATH can neither be read nor written."
 )]
 struct Doctor {
     /// Look at these directories or files too, and at copying between each two of them; without

@@ -300,7 +300,7 @@ impl RunArgs {
     }
 }
 
-/// Is `path` the name that stands for standard output?
+/// Is `path` the name of standard output?
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }

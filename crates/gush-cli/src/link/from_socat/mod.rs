@@ -160,7 +160,7 @@ fn line(arguments: &str, report: &mut Report) -> Option<String> {
 pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation> {
     let parsed = switches::read(words, report);
     let [first, second] = parsed.addresses.as_slice() else {
-        // A switch that is refused may stand alone.
+        // A refused switch may be alone.
         if !parsed.addresses.is_empty() || report.is_whole() {
             let why = "socat takes two addresses, after all switches";
             report.wrong(&parsed.addresses.join(" "), why);

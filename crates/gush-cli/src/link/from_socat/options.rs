@@ -377,7 +377,7 @@ impl SocatOptions {
         if is_in("so-rcvtimeo rcvtimeo", &refused.name) && is_datagrams {
             return Some(Advice::Needless("nothing waits in a call anyway"));
         }
-        // At the end socat shuts a socket down and kills a program, unless told to close alone.
+        // At the end socat shuts a socket down and kills a program, unless it is to close alone.
         if is_in("end-close close", &refused.name)
             && (is_shared || !["exec", "shell"].contains(&kind))
         {

@@ -62,7 +62,7 @@ pub(super) struct Contender {
     values: Values,
     needs: Vec<String>,
     is_optional: bool,
-    /// The directory that `{dir}` stands for: the contender's own, because all setups run before
+    /// The directory that replaces `{dir}`: the contender's own, because all setups run before
     /// all rounds.
     dir: PathBuf,
     shared: Rc<Shared>,

@@ -58,7 +58,7 @@ impl<'a> Counted<'a> {
         })
     }
 
-    /// Without the size, which stands elsewhere.
+    /// Without the size, which is shown elsewhere.
     fn name(&self) -> &'a str {
         self.case.rsplit_once('@').map_or(self.case, |(name, _)| name)
     }

@@ -48,8 +48,8 @@ pub static SUITE: Suite = Suite {
     name: "matrix",
     title: "What moves to what",
     about: "Try every method on every pair of ends, for real, and print which ones work here",
-    more: "In place of an errno stands 'refused' where a rule of gush's own says no, 'false-end' where a call answers 0 \
-           although there are bytes, or 'wrong', 'hangs'.",
+    more: "Instead of an errno: 'refused' by a rule of gush itself, 'false-end' if a call returns 0 \
+           although there are bytes, 'wrong', or 'hangs'.",
     options: || {
         vec![
             several(text(

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::Kind;
 use crate::Error;
 
-/// Sources and targets, as `SOURCE:TARGET`; nothing or `*` on a side stands for every kind.
+/// Sources and targets, as `SOURCE:TARGET`; nothing or `*` on a side means every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairs {
     source: Option<Kind>,

@@ -22,7 +22,7 @@ const PAIRS: &[(&str, bool, bool)] = &[
     ("socket→socket", true, true),
 ];
 
-/// The kinds that can stand for its file, the likeliest first.
+/// The kinds that can be its file, the likeliest first.
 const FILES: &[Kind] =
     &[Kind::File, Kind::Ext4, Kind::Xfs, Kind::Btrfs, Kind::Overlay, Kind::Tmpfs];
 

@@ -1,4 +1,4 @@
-//! What the lines of a journal stand for, as hashes.
+//! What the lines of a journal mean, as hashes.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -141,7 +141,7 @@ fn numbers(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Of parts that nothing but their order tells apart.
+/// Of parts that differ in their order only.
 pub(crate) fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
     // In one piece: a hasher for several has room for far more than these bytes, and is cleared for
     // each file.

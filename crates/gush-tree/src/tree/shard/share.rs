@@ -44,7 +44,7 @@ impl Share {
         };
         let is_of_this_launch = match (launch, shard.launch()) {
             ([launch], Some(ours)) => *launch == ours,
-            // A rank started by hand stands in for one that was lost.
+            // A rank started by hand replaces one that was lost.
             ([], _) | ([_], None) => true,
             _ => return None,
         };

@@ -53,7 +53,7 @@ pub fn shards_path(target: &Path) -> Option<PathBuf> {
 }
 
 /// Refuses a copy by one process that shall go on where ranks have begun: the ranks may still
-/// write, and what they have done stands in their own journals.
+/// write, and what they have done is in their own journals.
 pub(in crate::tree) fn refuse_state_of_ranks(target: &Place<'_>) -> Result<(), Error> {
     let Some(name) = shards_path(target.name) else { return Ok(()) };
     let shown = shards_path(target.shown).unwrap_or_else(|| name.clone());
