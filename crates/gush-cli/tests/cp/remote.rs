@@ -359,11 +359,16 @@ const TWO_STATES: &str = "umask 022; mkdir -p s/d/e s/kind s/empty t/s/d/e t/s/o
     echo gone >t/s/only/deep/f; echo gone >t/s/d/gone; echo keep >t/s/d/keep.o; echo keep >t/s/skip/k
     echo no >s/skip/n; echo obj >s/d/e/y.o; echo '*.o' >s/d/.gitignore; echo /skip >s/.gitignore
     ln -s two s/hard; ln s/hard s/d/hard; ln -s two t/s/hard; touch -hd 2020-01-01 s/hard t/s/hard; ln s/fifo s/d/fifo; : >s/void; ln s/void s/d/void
-    setfattr -n user.k -v v s/newer; chmod 600 s/same t/s/same; chmod 640 s/older\n";
+    truncate -s 3M s/holes t/s/holes; for side in s t/s; do printf $side | dd of=$side/holes bs=1 seek=2M conv=notrunc status=none; done
+    setfattr -n user.k -v v s/newer s/d s/same; setfattr -n user.k -v old t/s/d t/s/older t/s/same; setfattr -n user.l -v old t/s/d
+    setfacl -m u:1234:r s/older; setfacl -d -m g:55:rx s/kind; chmod 600 s/same t/s/same; chmod 640 s/older
+    touch -d '2018-01-01' s/d s/kind s; touch -d '2017-01-01' t/s/d t/s/empty\n";
 
-/// What a tree is; the times of files where they are kept, and none of directories.
+/// What a tree is, with times where they are kept.
 const LOOK: &str = "look() { (cd $1; find . -printf '%P %M %n %U %G %l\n' | sort
-        [ $2 = r ] || find . ! -type d -printf '%P %T@ %s\n' | sort; find . -type f -exec cksum {} + | sort) >$1.look; }\n";
+        [ $2 = r ] || find . -printf '%P %T@\n' | sort; find . ! -type d -printf '%P %s %b\n' | sort
+        for get in 'getfacl -np' 'getfattr -hd'; do find . ! -type l -print0 | sort -z | xargs -0 $get; done
+        find . -type f -exec cksum {} + | sort) >$1.look; }\n";
 
 /// Options that decide what becomes of [`TWO_STATES`].
 const DECISIONS: [&str; 15] = [
@@ -410,7 +415,7 @@ pub fn decides_as_a_local_copy(operands: &str) {
                     grep -vE \"^(removed|would remove) 'u/s/(d/)?(fifo|link|kind/link|names|same|hard)'\" u.out | sort >u.said
                     diff u.said v.said; sed \"$local\" v.err | sort >v.err2
                     sed \"s, with \\(non-\\)\\?directory 's/.*, with \\1directory,\" u.err | sort >u.err2
-                    diff u.err2 v.err2; [ -s u.look ] && echo looked"
+                    diff u.err2 v.err2; grep -q user.k u.look && echo looked"
                 ),
             );
             if stdout(&output) != "looked\n" {
