@@ -123,14 +123,8 @@ fn copy(
     let threads = Threads::new(further, direction);
     let first = threads.connect(first);
     let [source, target] = ["s", "t"].map(|name| dir.join(name));
-    let request = Request {
-        sources: &[&source],
-        target: &target,
-        host: OsStr::new("h:"),
-        is_exact: false,
-        is_directory: false,
-        compresses: false,
-    };
+    let sources = [source.as_path()];
+    let request = Request::new(&sources, &target, OsStr::new("h:"));
     let mut options = CopyOptions::default();
     options.recursive = true;
     options.verify = true;

@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gush_tree::CopyOptions;
-use gush_wire::Request;
 use gush_wire::frame::Output;
 use gush_wire::record::{Hello, Rules, ToReceiver};
+use gush_wire::{Request, Streams};
 use libfuzzer_sys::fuzz_target;
 
 /// Longer data is announced and does not come.
@@ -58,15 +58,16 @@ fuzz_target!(|input: (bool, bool, &[u8])| {
     let answers = File::options().write(true).open("/dev/null").expect("/dev/null");
     match is_pull {
         true => {
-            let request = Request {
-                sources: &[Path::new("a"), Path::new(".")],
-                target: &target,
-                host: OsStr::new("host:"),
-                is_exact: false,
-                is_directory: true,
-                compresses: false,
-            };
-            let _ = gush_wire::receive(&request, &options, (stream, answers), &mut ());
+            let sources = [Path::new("a"), Path::new(".")];
+            let request = Request::new(&sources, &target, OsStr::new("host:"));
+            let request = Request { is_directory: true, ..request };
+            let _ = gush_wire::receive(
+                &request,
+                &options,
+                (stream, answers),
+                (&(), Streams::Exactly(2)),
+                &mut (),
+            );
         }
         false => drop(gush_wire::serve(stream, answers)),
     }

@@ -97,14 +97,9 @@ fuzz_target!(|input: (bool, &[u8])| {
     // libFuzzer's main leaves SIGPIPE as it is: no pipe may lose its reader.
     let _readers =
         [&from_sender, &from_receiver].map(|from| from.try_clone().expect("a descriptor"));
-    let request = Request {
-        sources: &[TREE.path()],
-        target: Path::new("copy"),
-        host: OsStr::new("host:"),
-        is_exact: true,
-        is_directory: false,
-        compresses: false,
-    };
+    let sources = [TREE.path()];
+    let request = Request::new(&sources, Path::new("copy"), OsStr::new("host:"));
+    let request = Request { is_exact: true, ..request };
     let mut options = CopyOptions::default();
     options.recursive = true;
     let streams = (from_receiver, to_receiver);

@@ -59,6 +59,15 @@ pub struct Request<'a> {
     pub compresses: bool,
 }
 
+impl<'a> Request<'a> {
+    /// A copy without options.
+    #[must_use]
+    pub fn new(sources: &'a [&'a Path], target: &'a Path, host: &'a OsStr) -> Self {
+        let (is_exact, is_directory, compresses) = (false, false, false);
+        Self { sources, target, host, is_exact, is_directory, compresses }
+    }
+}
+
 /// Sends the sources over a pair of streams, from the other side and to it, and over those that
 /// `transport` can add. Returns whether all of them arrived; what did not is reported to `events`.
 ///
@@ -130,14 +139,9 @@ fn send_wish(
         output.compress()?;
     }
     let options = wish.options().map_err(Error::Refused)?;
-    let request = Request {
-        sources: &sources.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
-        target: Path::new(""),
-        host: OsStr::new(""),
-        is_exact: false,
-        is_directory: false,
-        compresses,
-    };
+    let sources: Vec<_> = sources.iter().map(PathBuf::as_path).collect();
+    let request = Request::new(&sources, Path::new(""), OsStr::new(""));
+    let request = Request { compresses, ..request };
     let mut unseen = ();
     let mut session = Session::new(&request, &options, output, service, &mut unseen);
     session.is_served = true;
