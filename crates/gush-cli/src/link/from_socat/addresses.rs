@@ -264,6 +264,15 @@ fn single(
             match argument.as_deref().map(lexer::plain) {
                 None => keyword,
                 Some(command) if form == Argument::Command => {
+                    // A shell has rules of its own; other commands have socat's once more.
+                    let command = match keyword.as_str() {
+                        "shell" => Some(command),
+                        _ => joined(&lexer::words(&command)),
+                    };
+                    let Some(command) = command else {
+                        report.missing(head, "a program gets no word with a NUL byte");
+                        return None;
+                    };
                     format!("{keyword}:{}", enclosed(&command))
                 }
                 Some(name) => {
@@ -441,6 +450,15 @@ fn with_family(keyword: &str, family: Option<Family>) -> String {
     };
     let (protocol, rest) = keyword.split_at(keyword.find('-').unwrap_or(keyword.len()));
     format!("{protocol}{digit}{rest}")
+}
+
+/// A command of these words; `None` if one has a NUL byte.
+fn joined(words: &[String]) -> Option<String> {
+    let quoted = words.iter().map(|word| match shlex::split(word) {
+        Some(same) if same == [word.as_str()] => Some(Cow::Borrowed(word.as_str())),
+        _ => shlex::try_quote(word).ok(),
+    });
+    Some(quoted.collect::<Option<Vec<_>>>()?.join(" "))
 }
 
 /// A command within single quotes, which the address removes.

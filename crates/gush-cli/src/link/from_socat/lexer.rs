@@ -21,7 +21,18 @@ pub fn split_once<'a>(text: &'a str, separator: &str) -> (&'a str, &'a str) {
     (first, text.get(first.len() + separator.len()..).unwrap_or_default())
 }
 
-/// The text of a piece: quotes and backslashes removed, brackets kept.
+/// The words of a command of EXEC: socat separates them by spaces alone, and a space at the end
+/// begins an empty one (xio-exec.c in socat's source).
+pub fn words(command: &str) -> Vec<String> {
+    let pieces = split(command, " ");
+    let last = pieces.len() - 1;
+    let is_word = |at: usize, piece: &str| at == 0 || at == last || !piece.is_empty();
+    let words = pieces.iter().enumerate().filter(|&(at, piece)| is_word(at, piece));
+    words.map(|(_, piece)| plain(piece)).collect()
+}
+
+/// The text of a piece: backslashes and the outermost quotes removed. Brackets, and quotes within
+/// other quotes or brackets, are kept.
 pub fn plain(piece: &str) -> String {
     let mut text = String::with_capacity(piece.len());
     scan(piece, |_, letter, _| text.extend(letter));
@@ -30,7 +41,7 @@ pub fn plain(piece: &str) -> String {
 
 /// Is every quote closed? A bracket need not be.
 pub fn is_closed(text: &str) -> bool {
-    scan(text, |_, _, _| {}).iter().all(|&closer| closer != '"' && closer != '\'')
+    scan(text, |_, _, _| {}).iter().all(|&closer| !is_quote(closer))
 }
 
 /// Each distinct `$NAME`, `${NAME}`, `$(COMMAND)` and backquoted command that a shell would expand:
@@ -78,11 +89,11 @@ pub fn expansions(line: &str) -> Vec<&str> {
     found
 }
 
-/// Calls `each` with the offset of every character, the character meant (`None` for a quote or
-/// backslash), and whether it is protected. Returns the closers that are missing at the end.
+/// Calls `each` with the offset of every character, the character meant (`None` for a backslash and
+/// an outermost quote), and whether it is protected. Returns the closers that are missing at the end.
 ///
-/// Brackets and quotes nest, also within double quotes; within single quotes everything is literal
-/// (nestlex in socat's source).
+/// Brackets and quotes nest, also within double quotes; within single quotes there are only
+/// backslashes (nestlex.c in socat's source).
 fn scan(text: &str, mut each: impl FnMut(usize, Option<char>, bool)) -> Vec<char> {
     let mut closers = Vec::new();
     let mut letters = text.char_indices();
@@ -92,18 +103,19 @@ fn scan(text: &str, mut each: impl FnMut(usize, Option<char>, bool)) -> Vec<char
         match letter {
             _ if innermost == Some(letter) => {
                 closers.pop();
-                each(at, Some(letter).filter(|&letter| letter != '"' && letter != '\''), true);
+                let is_dropped = closers.is_empty() && is_quote(letter);
+                each(at, Some(letter).filter(|_| !is_dropped), true);
             }
-            _ if is_literal => each(at, Some(letter), true),
             '\\' => {
                 each(at, None, true);
                 if let Some((at, letter)) = letters.next() {
                     each(at, Some(escaped(letter)), true);
                 }
             }
-            '"' | '\'' => {
+            _ if is_literal => each(at, Some(letter), true),
+            _ if is_quote(letter) => {
+                each(at, Some(letter).filter(|_| !closers.is_empty()), true);
                 closers.push(letter);
-                each(at, None, true);
             }
             _ => {
                 each(at, Some(letter), innermost.is_some());
@@ -115,6 +127,10 @@ fn scan(text: &str, mut each: impl FnMut(usize, Option<char>, bool)) -> Vec<char
         }
     }
     closers
+}
+
+fn is_quote(letter: char) -> bool {
+    letter == '"' || letter == '\''
 }
 
 /// After a backslash, as in C.
@@ -143,7 +159,11 @@ mod tests {
         assert_eq!(split("TCP6:[::1]:80", ":"), ["TCP6", "[::1]", "80"]);
         assert_eq!(split("a!!b!c", "!!"), ["a", "b!c"]);
         assert_eq!(plain(r#"'a"b'"c\"d"\,\n[e]"#), "a\"bc\"d,\n[e]");
-        assert_eq!(plain(r#"["a,  'b'"]"#), "[a,  b]");
+        assert_eq!(plain(r#"["a,  'b'"]"x'y'"'\t\''"#), "[\"a,  'b'\"]x'y'\t'");
+        assert_eq!(plain(r#"if [ "a b" = 'a b' ]"#), r#"if [ "a b" = 'a b' ]"#);
+        assert_eq!(words(r#"a  #b "c  d"'e' [f g] h\ i"#), ["a", "#b", "c  de", "[f g]", "h i"]);
+        assert_eq!(words(" a\tb  "), ["", "a\tb", ""]);
+        assert_eq!(words(""), [""]);
         assert_eq!(
             expansions(r#"`tty` "$A'$B'" '$C' \$D ${E}x $(f) $1 $A é$_g '`h`' $"#),
             ["`tty`", "$A", "$B", "${E}", "$(f)", "$_g"]

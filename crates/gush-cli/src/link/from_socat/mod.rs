@@ -226,6 +226,15 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         words.extend(["-t", "0.5"].map(str::to_owned));
         lingers = true;
     }
+    let is_converted = match parsed.one_way {
+        None => keep_line_ends(&mut first, &mut second, true),
+        Some(Direction::Forward) => keep_line_ends(&mut first, &mut second, false),
+        Some(Direction::Back) => keep_line_ends(&mut second, &mut first, false),
+    };
+    if let Err(why) = is_converted {
+        report.missing("", why);
+        return None;
+    }
     for address in [&first, &second] {
         note_differences(address, is_one_way, report);
     }
@@ -244,6 +253,49 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     Some(Translation { words, log_file: parsed.log_file, lingers })
 }
 
+/// The ends of lines at an address, as it is read and as it is written.
+fn line_ends(address: &str) -> [Option<Opt>; 2] {
+    let of =
+        |part: &Address| [Opt::Crnl, Opt::Cr].into_iter().find(|&ends| part.options().is_on(ends));
+    match address.parse::<Address>() {
+        Ok(parsed) => match parsed.target() {
+            Target::Joined(parts) => [of(&parts[0]), of(&parts[1])],
+            _ => [of(&parsed); 2],
+        },
+        Err(_) => [None; 2],
+    }
+}
+
+/// socat converts the ends of one side to those of the other, and nothing where they are equal;
+/// `gush link` converts either side's to LF and back. Removes the options where they are equal.
+fn keep_line_ends(
+    source: &mut String,
+    target: &mut String,
+    is_two_way: bool,
+) -> Result<(), &'static str> {
+    let ([read, answered], [asked, written]) = (line_ends(source), line_ends(target));
+    let back = is_two_way.then_some((asked, answered));
+    let ways = [Some((read, written)), back];
+    let differs = |(from, to): (Option<Opt>, Option<Opt>)| {
+        from.is_some() && from == to || (from, to) == (Some(Opt::Cr), Some(Opt::Crnl))
+    };
+    if !ways.into_iter().flatten().any(differs) {
+        return Ok(());
+    }
+    if !ways.into_iter().flatten().all(|(from, to)| from == to) {
+        return Err("gush link converts the ends of lines at one side, or from crnl to cr");
+    }
+    for address in [source, target] {
+        let without = |part: &str| {
+            let is_kept = |piece: &&str| *piece != "crnl" && *piece != "cr";
+            lexer::split(part, ",").into_iter().filter(is_kept).collect::<Vec<_>>().join(",")
+        };
+        *address =
+            lexer::split(address, "!!").into_iter().map(without).collect::<Vec<_>>().join("!!");
+    }
+    Ok(())
+}
+
 /// Notes what differs without an option that says so.
 fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
     let Ok(parsed) = address.parse::<Address>() else { return };
@@ -255,11 +307,10 @@ fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
     }
     let is_file = |part: &Address| matches!(part.target(), Target::Path(_) | Target::File(_));
     if any_part(address, |part| {
-        let named = [Opt::Mode, Opt::User, Opt::Group];
+        let named = [Opt::User, Opt::Group];
         is_file(part) && named.iter().any(|&option| part.options().has(option))
     }) {
-        let why = "socat also changes a file that exists; `chmod` and `chown` do";
-        report.note(address, why);
+        report.note(address, "socat also gives away a file that exists, as `chown` does");
     }
     let runs_program =
         any_part(address, |part| matches!(part.target(), Target::Exec(_) | Target::Shell(_)));
@@ -584,6 +635,17 @@ mod tests {
             ("PTY,raw PTY,rawer", "gush link pty,raw,echo pty,raw"),
             ("PTY,raw,echo=0 PTY,cfmakeraw", "gush link pty,raw,echo=0 pty,raw"),
             ("PTY,wait-slave PTY,pty-wait-slave", "gush link pty,wait-slave pty,wait-slave"),
+            ("TCP:h:1,crlf OPEN:f,crnl", "gush link tcp:h:1 file:f"),
+            ("TCP:h:1,cr TCP:i:1,cr", "gush link tcp:h:1 tcp:i:1"),
+            ("TCP:h:1,crlf OPEN:f", "gush link tcp:h:1,crnl file:f"),
+            ("-u TCP:h:1,crlf OPEN:f,cr", "gush link -u tcp:h:1,crnl file:f,cr"),
+            ("-u TCP:h:1,crlf!!-,cr OPEN:f,crlf", "gush link -u 'tcp:h:1!!-' file:f"),
+            ("-u OPEN:f,seek=010 -", "gush link -u file:f,seek=8 -"),
+            ("-u -,readbytes=0100 -", "gush link -u -,readbytes=64 -"),
+            ("TCP:h:1,mss=01000,keepidle=010 -", "gush link tcp:h:1,keepidle=8,mss=512 -"),
+            ("TCP:h:1,setsockopt=6:4:010 -", "gush link tcp:h:1,setsockopt=6:4:10 -"),
+            ("TCP:h:1,connect-timeout=010 -", "gush link tcp:h:1,connect-timeout=10 -"),
+            (r#""OPEN:\"a'b'c\"" -"#, r#"gush link "file:a\\'b\\'c" -"#),
             (
                 "EXEC:bash,ptmx,stderr,setsid,sane PTY,sane,echo=0",
                 "gush link exec:bash,pty,stderr,setsid pty,echo=0",
@@ -630,8 +692,34 @@ mod tests {
         let gush_link::address::Target::Shell(command) = address.target() else {
             panic!("{line}");
         };
-        // socat removes quotes within an address, unless they are escaped.
+        // socat removes the outermost quotes of an address, unless they are escaped.
         assert_eq!(command.line(), "echo \"it's\" $HOME");
+    }
+
+    #[test]
+    fn a_program_gets_the_words_that_socat_would_give_it() {
+        use gush_link::address::{Address, Target};
+        for (socat, words) in [
+            (r"EXEC:cat -n", &["cat", "-n"] as &[_]),
+            (r"EXEC:echo a #b c", &["echo", "a", "#b", "c"]),
+            (r##"EXEC:echo "#q"  b\\tc"##, &["echo", "#q", "b\tc"]),
+            (r#"EXEC:"sh -c 'echo a b' [x "y"]""#, &["sh", "-c", "echo a b", "[x \"y\"]"]),
+            (r#"EXEC:a {"b c"} $HOME *"#, &["a", "{\"b c\"}", "$HOME", "*"]),
+            (
+                r#"SYSTEM:if [ "a b" = 'c' ]; then $(cat "d")"#,
+                &["if [ \"a b\" = 'c' ]; then $(cat \"d\")"],
+            ),
+        ] {
+            let mut report = Report::default();
+            let translated = translated(vec![socat.to_owned(), "-".to_owned()], &mut report);
+            let ours = &translated.unwrap_or_else(|| panic!("{socat}: {report:?}")).words[1];
+            let found = match ours.parse::<Address>().expect("an address").target() {
+                Target::Exec(command) => command.words(),
+                Target::Shell(command) => vec![command.line().to_owned()],
+                _ => panic!("{ours}"),
+            };
+            assert_eq!(found, words, "{socat} {ours}");
+        }
     }
 
     #[test]
@@ -639,6 +727,9 @@ mod tests {
         let cases = [
             ("TUN:10.0.0.1/24 -", "unknown kind of address 'TUN'"),
             ("SCTP:h:1 -", "unknown kind of address 'SCTP'"),
+            ("TCP:h:1,crlf OPEN:f,cr", "ends of lines"),
+            ("-u TCP:h:1,cr OPEN:f,crlf", "ends of lines"),
+            ("TCP:h:1,crlf!!- OPEN:f,crlf", "ends of lines"),
             ("READLINE -", "rlwrap"),
             ("IP:h:1 -", "raw IP"),
             ("IP6-DATAGRAM:h:1 -", "raw IP"),

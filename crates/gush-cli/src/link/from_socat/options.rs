@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
-use gush_link::address::Family;
+use gush_link::address::{Family, Opt, Takes};
 use nix::libc;
 
 use super::lexer;
@@ -506,7 +506,33 @@ impl Translated {
             Some(option) => ("setsockopt".to_owned(), Some(option)),
             None => (ours, value),
         };
+        let value = value.map(|value| decimal(&ours, value));
         Self { text: piece.to_owned(), name, ours, value, finds_terminal_new: true }
+    }
+}
+
+/// The value of an option of ours, where socat reads a number that begins with 0 as octal. As the
+/// value of `setsockopt` it is decimal there, and octal here.
+fn decimal(ours: &str, value: String) -> String {
+    let is_octal = |text: &str| {
+        text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if let Some((socket_option, number)) = value.rsplit_once(':')
+        && ours == "setsockopt"
+        && is_octal(number)
+    {
+        return format!("{socket_option}:{}", number.trim_start_matches('0'));
+    }
+    let is = |name: &&str| name.eq_ignore_ascii_case(ours);
+    let row = Opt::all().find(|row| is(&row.name) || row.aliases.iter().any(is));
+    let is_number = row.is_some_and(|row| match row.takes {
+        Takes::Count | Takes::Retries | Takes::Size => true,
+        Takes::Seconds => [Opt::KeepIdle, Opt::KeepInterval].contains(&row.option),
+        _ => false,
+    });
+    match u64::from_str_radix(&value, 8) {
+        Ok(number) if is_number && is_octal(&value) => number.to_string(),
+        _ => value,
     }
 }
 
