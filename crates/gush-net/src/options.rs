@@ -34,31 +34,7 @@ pub struct RelayOptions {
     pub(crate) unsent_eof: Option<fn(Direction)>,
     pub(crate) observer: Option<Observer>,
     pub(crate) holder: Option<Holder>,
-    pub(crate) short_message: ShortMessage,
     pub(crate) message_bytes: Option<usize>,
-}
-
-/// The buffer between streams that may be spliced; a read that fills it is no short message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ShortMessage(usize);
-
-impl Default for ShortMessage {
-    fn default() -> Self {
-        Self(16 << 10)
-    }
-}
-
-impl ShortMessage {
-    /// Smaller reads cost too many calls, larger ones too much memory.
-    const LIMITS: std::ops::RangeInclusive<usize> = (4 << 10)..=(64 << 10);
-
-    fn of(bytes: usize) -> Self {
-        Self(bytes.clamp(*Self::LIMITS.start(), *Self::LIMITS.end()))
-    }
-
-    pub(crate) fn bytes(self) -> usize {
-        self.0
-    }
 }
 
 pub(crate) type Observer = Arc<dyn Fn(Direction, &[u8]) + Send + Sync>;
@@ -207,20 +183,6 @@ impl RelayOptions {
         self
     }
 
-    /// The length up to which messages are read and written; longer ones are spliced. 16 KiB by
-    /// default, and 4 to 64 KiB in any case. On the machine of `bench/RESULTS.md` copying takes
-    /// less time below 8 KiB, and splicing a tenth less from 24 KiB on; between them the two differ
-    /// by 4 %.
-    ///
-    /// ```
-    /// let options = gush_net::RelayOptions::new().short_message_bytes(8 << 10);
-    /// ```
-    #[must_use]
-    pub fn short_message_bytes(mut self, bytes: usize) -> Self {
-        self.short_message = ShortMessage::of(bytes);
-        self
-    }
-
     /// The most bytes of a datagram made of a piece of a stream; 8192 by default. Datagrams that come
     /// as such keep their size.
     ///
@@ -298,6 +260,10 @@ pub(crate) const METHODS: [MethodName; 3] =
 /// KiB goes as a full segment and one of some bytes, which halves the throughput.
 const BUFFER_BYTES: usize = 63 << 10;
 
+/// A message of up to so many bytes is read and written, and a longer one spliced: below 8 KiB
+/// copying takes less time, and splicing a tenth less from 24 KiB on.
+const SHORT_MESSAGE_BYTES: usize = 16 << 10;
+
 impl RelayOptions {
     /// The part of these options for the flow of one direction.
     pub(crate) fn terms(&self) -> Terms {
@@ -310,7 +276,7 @@ impl RelayOptions {
             // A call that waits would hold up every other task of the thread.
             never_held: true,
             permitted: &METHODS,
-            short_bytes: self.short_message.bytes(),
+            short_bytes: SHORT_MESSAGE_BYTES,
             message_bytes: self.message_bytes.unwrap_or(terms.message_bytes),
             buffer_bytes: BUFFER_BYTES,
             ..terms
@@ -333,19 +299,6 @@ impl fmt::Debug for RelayOptions {
             .field("unsent_eof", &self.unsent_eof.is_some())
             .field("observed", &self.observer.is_some())
             .field("held", &self.holder.is_some())
-            .field("short_message", &self.short_message)
             .finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_short_message_stays_within_its_limits() {
-        let short = |bytes| RelayOptions::new().short_message_bytes(bytes).short_message.bytes();
-        assert_eq!([short(0), short(8 << 10), short(usize::MAX)], [4 << 10, 8 << 10, 64 << 10]);
-        assert_eq!(RelayOptions::new().short_message.bytes(), 16 << 10);
     }
 }
