@@ -42,13 +42,14 @@ pub(crate) fn may_be_made(target: &Place<'_>) -> io::Result<()> {
 /// May the name `target` be removed, or given to another file?
 ///
 /// # Errors
-/// Those of [`may_be_made`], and EPERM for another's file in a sticky directory, for an immutable
-/// file and in an append-only directory.
+/// Those of [`may_be_made`], EPERM for another's file in a sticky directory, for an immutable file
+/// and in an append-only directory, and EBUSY for a mount.
 pub(crate) fn may_be_removed(target: &Place<'_>) -> io::Result<()> {
     may_be_made(target)?;
-    match remedy::is_kept(target)? {
-        true => Err(Errno::PERM),
-        false => Ok(()),
+    match (remedy::is_kept(target)?, remedy::is_mount(target)) {
+        (true, _) => Err(Errno::PERM),
+        (_, true) => Err(Errno::BUSY),
+        _ => Ok(()),
     }
 }
 

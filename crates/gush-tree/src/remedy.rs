@@ -108,6 +108,13 @@ pub(crate) fn is_kept(place: &Place<'_>) -> io::Result<bool> {
     Ok(is_sticky && !owns || has_flag() || keeps_names(place))
 }
 
+/// Is something mounted at the name, a file perhaps?
+pub(crate) fn is_mount(place: &Place<'_>) -> bool {
+    // A kernel before 5.8 reports no mounts.
+    about(place, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
 /// Has the file an attribute of chattr(1) against which even root cannot write?
 fn has_attribute(file: &Statx) -> bool {
     file.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND)

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::cp::{below, cp, fails, script, stderr, stdout, succeeds, tree};
+use crate::common::cp::{below, cp, fails, script, stderr, stdout, succeeds, tree, with_mounts};
 use crate::common::{copied_gush, gush, nobody, skipped};
 
 #[test]
@@ -16,6 +16,20 @@ fn a_dry_run_reports_a_target_that_goes_before_its_copy() {
         let output = succeeds(dir.path(), &["--remove-destination", run, "f", "d"]);
         assert!(stdout(&output).contains(line), "{run}: {}", stdout(&output));
     }
+}
+
+#[test]
+fn a_dry_run_finds_the_files_that_a_mount_keeps() {
+    let dir = tree(&["a/f", "a/k/f", "d/f", "d/gone/f", "d/k", "d/z", "o"]);
+    let script = "for file in f gone/f k z; do mount --bind o d/$file || exit; done
+        for dry in --dry-run ''; do $G cp -rT --delete $dry a d 2>&1 | sort; done; umount d/*";
+    let Some(output) = with_mounts(dir.path(), script) else { return };
+    let said = stdout(&output);
+    for name in ["d/gone/f", "d/k", "d/z"] {
+        let line = format!("cannot remove '{name}': Device or resource busy");
+        assert_eq!(said.matches(&line).count(), 2, "{name}: {output:?}");
+    }
+    assert!(!said.contains("would remove"), "{output:?}");
 }
 
 #[test]
