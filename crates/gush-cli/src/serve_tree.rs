@@ -63,7 +63,11 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // Streams of a session that has failed are not waited for. A message that nobody reads ends
             // the program and does the same, which is possible once.
-            let status = talker.fail(error);
+            let status = match error {
+                // The other side shows it, on the terminal where this would be shown, too.
+                error if error.is_known_there() => ExitCode::FAILURE,
+                error => talker.fail(error),
+            };
             gush_tree::remove_temporaries();
             status
         }

@@ -70,25 +70,8 @@ impl Naming {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn destination(&self, operands: &mut Vec<PathBuf>) -> Result<Destination, NamingError> {
-        let usage = |text: String| Err(NamingError::Usage(text));
-        let least = 1 + usize::from(self.target_directory.is_none());
-        match operands.first() {
-            None => return usage("missing file operand".into()),
-            Some(only) if operands.len() < least => {
-                let only = quote::always(only);
-                return usage(format!("missing destination file operand after {only}"));
-            }
-            Some(_) => {}
-        }
+        self.check(operands).map_err(NamingError::Usage)?;
         if self.no_target_directory {
-            if self.target_directory.is_some() {
-                return usage(
-                    "cannot combine --target-directory (-t) and --no-target-directory (-T)".into(),
-                );
-            }
-            if let Some(extra) = operands.get(2) {
-                return usage(format!("extra operand {}", quote::always(extra)));
-            }
             return self.file(operands, false);
         }
         if let Some(path) = &self.target_directory {
@@ -110,6 +93,28 @@ impl Naming {
             }
             // Not a directory: with two operands it is the target's own name.
             Err(errno) => self.file(operands, errno == Errno::NOENT),
+        }
+    }
+
+    /// Checks the number of operands and the options, whatever the operands are.
+    ///
+    /// # Errors
+    /// A text that explains the mistake.
+    pub fn check(&self, operands: &[PathBuf]) -> Result<(), String> {
+        let least = 1 + usize::from(self.target_directory.is_none());
+        match operands.first() {
+            None => Err("missing file operand".into()),
+            Some(only) if operands.len() < least => {
+                let only = quote::always(only);
+                Err(format!("missing destination file operand after {only}"))
+            }
+            _ if self.no_target_directory && self.target_directory.is_some() => {
+                Err("cannot combine --target-directory (-t) and --no-target-directory (-T)".into())
+            }
+            _ if self.no_target_directory && operands.len() > 2 => {
+                Err(format!("extra operand {}", quote::always(&operands[2])))
+            }
+            _ => Ok(()),
         }
     }
 

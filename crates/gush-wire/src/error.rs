@@ -29,6 +29,9 @@ pub enum Error {
     /// The other side ended before it had sent anything.
     #[error("the other side ended without an answer")]
     Silent,
+    /// The other side began with something else than gush does.
+    #[error("no gush answers there: it sent '{0}'")]
+    Greeting(String),
     /// The other side's bytes are not those of this protocol.
     #[error("the other side broke the protocol: {0}")]
     Protocol(String),
@@ -43,9 +46,26 @@ pub enum Error {
         /// Of this side.
         ours: u32,
     },
-    /// The other side cannot serve the request.
+    /// The other side cannot serve the request, or go on.
     #[error("{0}")]
     Refused(String),
+    /// This side cannot.
+    #[error("{0}")]
+    Local(String),
+}
+
+impl Error {
+    /// Does the other side know of the failure, or is it not there any more?
+    #[must_use]
+    pub fn is_known_there(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Ended => true,
+            Self::Io { error, .. } => {
+                matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// An error of the protocol, unless the other side is right.

@@ -71,12 +71,10 @@ fn broken(what: impl Into<String>) -> Error {
     Error::Protocol(what.into())
 }
 
-fn no_frame(came: &[u8]) -> Error {
+/// The first line of what has come, for a message.
+fn shown(came: &[u8]) -> String {
     let came = String::from_utf8_lossy(&came[..came.len().min(MOST_SHOWN_BYTES)]);
-    broken(format!(
-        "it sent '{}' (the shell's start-up files there must print nothing)",
-        without_controls(came.trim())
-    ))
+    without_controls(came.trim().lines().next().unwrap_or_default())
 }
 
 fn lost(doing: &'static str) -> impl Fn(io::Error) -> Error {
@@ -349,7 +347,7 @@ impl Input {
             let is_start = matches!(self.buffer[0], 9..=13)
                 && self.buffer[1..bytes] == [0, 0, 0, RECORD, 0, 0, 0][..bytes - 1];
             if !is_start {
-                return Err(no_frame(&self.buffer[..self.end]));
+                return Err(Error::Greeting(shown(&self.buffer[..self.end])));
             }
         }
         Ok(())
@@ -376,7 +374,10 @@ impl Input {
                 }
                 if kind == DATA { Frame::Data(length) } else { Frame::Packed(length) }
             }
-            _ => return Err(no_frame(&self.buffer[self.at - HEADER_BYTES..self.end])),
+            _ => {
+                let came = shown(&self.buffer[self.at - HEADER_BYTES..self.end]);
+                return Err(broken(format!("it sent '{came}'")));
+            }
         };
         Ok((frame, head))
     }

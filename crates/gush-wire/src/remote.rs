@@ -100,11 +100,11 @@ impl Remote {
         gush: &OsStr,
     ) -> Result<(Self, (File, File)), Error> {
         if shell.is_empty() {
-            return Err(Error::Refused("--rsh names no command".into()));
+            return Err(Error::Local("--rsh names no command".into()));
         }
         // ssh would take it for an option, which can run any command.
         if address.host.as_bytes().starts_with(b"-") {
-            return Err(Error::Refused("the name of a host cannot start with '-'".into()));
+            return Err(Error::Local("the name of a host cannot start with '-'".into()));
         }
         let mut command: Vec<OsString> = shell.iter().map(OsString::from).collect();
         command.extend([address.host.clone(), gush.to_owned(), "serve-tree".into()]);

@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 
 use clap::parser::ValueSource;
-use gush_text::{errno_text, quote};
+use gush_text::{errno_text, in_brackets, quote};
 use gush_tree::{Destination, NamingError};
 use gush_wire::record;
 use gush_wire::{Address, Error, Remote, Request, Streams, Transport};
@@ -39,6 +39,8 @@ const SERVED: &[&str] = &[
     "on-error",
     "update",
     "no-clobber",
+    // A file is replaced in any case.
+    "force",
     "checksum",
     "delete",
     "resume",
@@ -102,11 +104,29 @@ impl Way {
         }
     }
 
-    /// The command as messages name it.
-    fn shown<'a>(&self, command: &'a str) -> &'a str {
-        match self {
-            Self::Shell { .. } => command,
-            Self::Address(_) => "the link",
+    /// Explains the end of a session by that of the command.
+    fn explains(&self, error: Error, command: &str, status: Option<ExitStatus>) -> Error {
+        let (name, silence) = match self {
+            Self::Shell { .. } => (command, "the shell's start-up files there must print nothing"),
+            Self::Address(_) => ("the link", "the address must lead to gush serve-tree"),
+        };
+        let status = status.filter(|status| !status.success());
+        // What a shell answers where it finds no such program, or none that it may run.
+        let hint = match (self, status.and_then(|status| status.code())) {
+            (Self::Shell { .. }, Some(126 | 127)) => {
+                " (is gush installed there? --remote-gush names it)"
+            }
+            _ => "",
+        };
+        match (error, status) {
+            (error @ Error::Greeting(_), _) => Error::Refused(format!("{error} ({silence})")),
+            (Error::Silent, Some(status)) => {
+                Error::Refused(format!("{name} ended with {status} before gush answered{hint}"))
+            }
+            (Error::Ended | Error::Io { .. }, Some(status)) => {
+                Error::Refused(format!("{name} ended with {status} before the copy was complete"))
+            }
+            (error, _) => error,
         }
     }
 }
@@ -132,6 +152,8 @@ struct Sides {
     target: PathBuf,
     /// The sources are on the other machine.
     is_pull: bool,
+    /// An operand that has also the name of a local file.
+    namesake: Option<PathBuf>,
 }
 
 impl Sides {
@@ -151,6 +173,14 @@ impl Sides {
         else {
             return Ok(None);
         };
+        let namesake = || {
+            let mut remote = match target_there {
+                Some(_) => vec![target.as_path()],
+                None => named.clone(),
+            };
+            remote.retain(|path| path.symlink_metadata().is_ok());
+            remote.first().map(|path| path.to_path_buf())
+        };
         let why = match () {
             () if target_there.is_some() && !remote.is_empty() => {
                 "SOURCE and DEST cannot both be on another machine"
@@ -168,6 +198,7 @@ impl Sides {
                 return Ok(Some(Self {
                     other: other.clone(),
                     is_pull: target_there.is_none(),
+                    namesake: namesake(),
                     sources: match remote.is_empty() {
                         true => named.into_iter().map(Path::to_path_buf).collect(),
                         false => remote.into_iter().map(|address| address.path).collect(),
@@ -197,6 +228,7 @@ impl Target {
     /// # Errors
     /// A message about an option or operand that such a copy does not serve.
     pub fn read(words: &Words, settings: &Settings) -> Result<Option<Self>, String> {
+        settings.naming.check(&settings.operands)?;
         let is_given = |id: &&str| words.0.value_source(id) == Some(ValueSource::CommandLine);
         let Some(sides) = Sides::of(settings)? else {
             let alone = ["rsh", "remote-gush", "via", "compress", "streams", "numeric-ids"]
@@ -291,9 +323,9 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         is_directory: target.is_directory,
         compresses: target.compresses,
     };
-    let host = sides.other.host.to_string_lossy();
     let mut reporter = Reporter::new(as_name, talker, settings);
     gush_process::restore_sigchld();
+    let mut is_reached = false;
     let ended = target.way.start(&sides.other, as_name).and_then(|(remote, streams)| {
         let mut options = settings.options.clone();
         options.preserve.numeric_ids = target.numeric_ids;
@@ -304,28 +336,27 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
             remote.end();
             gush_tree::remove_temporaries();
         }
+        is_reached = !matches!(sent, Err(Error::Silent));
         let (command, status) = remote.wait()?;
-        let Some(status) = status.filter(|status| !status.success()) else { return sent };
-        let name = target.way.shown(&command);
-        // What a shell answers where it finds no such program, or none that it may run.
-        let hint = match status.code() {
-            Some(126 | 127) => " (is gush installed there? --remote-gush names it)",
-            _ => "",
-        };
-        match sent {
-            Err(Error::Silent) => Err(Error::Refused(format!(
-                "{name} ended with {status} before gush answered{hint}"
-            ))),
-            Err(Error::Ended | Error::Io { .. }) => Err(Error::Refused(format!(
-                "{name} ended with {status} before the copy was complete"
-            ))),
-            sent => sent,
-        }
+        sent.map_err(|error| target.way.explains(error, &command, status))
     });
     let written = reporter.finish();
     match ended {
         Ok(is_whole) if is_whole && written => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
-        Err(error) => talker.fail(format_args!("{host}: {error}")),
+        Err(error) => {
+            let hint = sides.namesake.as_ref().filter(|_| !is_reached).map(|path| {
+                let (name, local) = (quote::always(path), Path::new(".").join(path));
+                format!("{name} is also a local file, written {}", quote::always(&local))
+            });
+            let hint = in_brackets(hint.as_deref());
+            match error {
+                Error::Local(_) | Error::Start { .. } => talker.fail(format_args!("{error}{hint}")),
+                error => {
+                    let host = sides.other.host.to_string_lossy();
+                    talker.fail(format_args!("{host}: {error}{hint}"))
+                }
+            }
+        }
     }
 }

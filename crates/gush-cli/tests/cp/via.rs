@@ -80,6 +80,22 @@ fn a_server_that_is_killed_ends_the_copy_and_resume_goes_on() {
     assert!(stderr(&output).contains("h: the link ended with exit status: 1 before"), "{output:?}");
 }
 
+/// Its answer has several lines, of which the second one is empty.
+#[test]
+fn a_server_of_another_protocol_is_explained_by_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a"), "").unwrap();
+    let via = "shell:printf 'HTTP/1.1 400 Bad Request\\r\\n\\r\\n<html>\\n'; cat >/dev/null";
+    for operands in [["a", "h:t"], ["h:t", "a"]] {
+        let said = fails(dir.path(), &[&["--via", via][..], &operands].concat());
+        assert_eq!(
+            said,
+            "gush: cp: h: no gush answers there: it sent 'HTTP/1.1 400 Bad Request' (the address must \
+             lead to gush serve-tree)\n"
+        );
+    }
+}
+
 #[test]
 fn an_address_that_leads_nowhere_is_explained() {
     let dir = tempfile::tempdir().unwrap();

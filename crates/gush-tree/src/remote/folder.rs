@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use gush_text::quote;
+use gush_text::{mkdir_remedy, quote};
 use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
@@ -60,7 +60,13 @@ impl Folder {
     /// # Errors
     /// When it cannot be opened.
     pub fn base(path: &Path) -> Result<Arc<Self>, Error> {
-        let failed = |errno| Error::os(path, "cannot open directory {}", errno);
+        let failed = |errno| {
+            let error = Error::os(path, "cannot open directory {}", errno);
+            match errno {
+                Errno::NOENT => error.hinting(mkdir_remedy(path)),
+                _ => error,
+            }
+        };
         let opened = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let (fd, is_readable) = dir::open(&Place::here(opened), true).map_err(failed)?;
         let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;

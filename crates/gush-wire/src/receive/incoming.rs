@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gush_text::errno_text;
+use gush_text::{errno_text, noted};
 use gush_tree::Action;
 use gush_tree::remote::{Draft, Folder, Portrait};
 
@@ -167,8 +167,10 @@ impl Incoming {
         let mut work = self.lock();
         if let (Err(errno), Some(draft)) = (written, &draft) {
             let shown = draft.shown();
-            let name = gush_text::quote::always(&shown);
-            work.stage = Stage::Failed(format!("error writing {name}: {}", errno_text(errno)));
+            let (name, why) = (gush_text::quote::always(&shown), errno_text(errno));
+            let after = format!("after {} bytes", work.arrived_bytes);
+            let notes = noted(&after, gush::hint_for(gush::Side::Target, errno));
+            work.stage = Stage::Failed(format!("error writing {name}: {why}{notes}"));
         }
         let before = work.arrived_bytes / SYNCED_BYTES;
         work.arrived_bytes += length as u64;
