@@ -9,7 +9,7 @@ use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of all that the two sides say to each other.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
 /// The most entries without an answer.
@@ -395,6 +395,11 @@ pub enum Outcome {
 pub enum ToSender {
     /// The request cannot be served, or the session has failed.
     Refused(String),
+    /// The answer to [`Begin`](ToReceiver::Begin).
+    Begun {
+        /// The target becomes the copy of the only operand: it is no directory that is there.
+        is_exact: bool,
+    },
     /// How to join; `None` if no stream can.
     Invitation(Option<Token>),
     /// On a further stream: it has joined.

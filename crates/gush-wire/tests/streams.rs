@@ -267,6 +267,7 @@ fn a_stream_with_another_secret_does_not_join() {
     output.record(&begin).unwrap();
     output.record(&ToReceiver::Invite).unwrap();
     output.flush().unwrap();
+    assert!(matches!(input.record(), Ok(ToSender::Begun { .. })));
     let ToSender::Invitation(Some(mut token)) = input.record().unwrap() else {
         panic!("no invitation");
     };

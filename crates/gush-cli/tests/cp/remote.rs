@@ -67,7 +67,7 @@ fn the_target_is_named_as_in_a_local_copy() {
         dir.path(),
         "mkdir -p s/d there u v; echo 1 >s/d/f; echo 2 >g; ln -s g l
         $C -r s h:new; $C -r s h:there; $C -rT s h:exact; $C -rT s h:exact
-        $C -r s g h:u; $C -t h:v -P g l; $C l h:followed; $C g h:",
+        $C -rf s g h:u; $C -t h:v -P g l; $C l h:followed; $C g h:",
     );
     for path in ["new/d/f", "there/s/d/f", "exact/d/f", "u/s/d/f", "u/g", "v/g"] {
         assert!(dir.path().join(path).is_file(), "{path}");
@@ -78,6 +78,38 @@ fn the_target_is_named_as_in_a_local_copy() {
     fs::write(dir.path().join("x"), "local").unwrap();
     succeeds(dir.path(), &["x", "./a:b"]);
     assert_eq!(fs::read(dir.path().join("a:b")).unwrap(), b"local");
+}
+
+/// Of each pair of operands a local copy and one to or from another machine make the same tree, and
+/// print the same lines.
+#[test]
+fn a_copy_takes_the_names_that_a_local_one_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "C=\"$G cp --rsh $PWD/shell --remote-gush $G\"; O=$PWD/o
+        mkdir -p a/in/d a/in/e o; echo 1 >a/in/f; echo 2 >a/in/d/g; ln -s d a/in/l; touch -d 2020-01-01 a/in
+        try() {
+            for how in local push pull; do
+                rm -rf o/*; mkdir -p o/there/q; touch -d 2021-01-01 o/there; cd $1
+                case $how in
+                    local) $G cp -av --json $3 $2 $4;;
+                    push) $C -av --json $3 $2 h:$4;;
+                    pull) $C -av --json $3 h:$2 $4;;
+                esac >$O.out 2>$O.err; echo $? >>$O.out; cd $OLDPWD
+                (sed 's/,\"action.*//;s,h:,,g;s,/\"$,\",' o.out; sed -En 's,h:,,g; /->|removed/p' o.err
+                    cd o; find . -printf '%P %y %M %TY\n') | sort >o.$how
+                cmp -s o.local o.$how || { echo $how $*; diff o.local o.$how; cat o.err; }
+            done
+        }
+        for source in . d/.. ../in/. .. f l; do for target in new there/; do
+            for options in '' '-T --delete'; do try a/in $source \"$options\" ../../o/$target; done
+        done; done
+        for source in a/in a/in/.; do for options in '' -T '-T --delete'; do
+            try o/there ../../$source \"$options\" .
+        done; done",
+    );
+    assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()));
 }
 
 #[test]
@@ -150,11 +182,17 @@ fn directories_that_were_left_do_not_use_up_the_descriptors() {
 #[test]
 fn the_name_of_a_directory_makes_no_file() {
     let dir = tempfile::tempdir().unwrap();
-    let output = remote(dir.path(), "echo a >a; mkdir s; $C -r s h:made/ && $C a h:new/");
-    assert!(
-        stderr(&output).contains("h: cannot create regular file 'new/': Not a directory (mkdir -p"),
-        "{output:?}"
+    let output = remote(
+        dir.path(),
+        "echo a >a; mkdir s; $C -r s h:made/ && $C a h:new/; $C -T a h:made/; $C -T a h:.; $C -T a h:/",
     );
+    let why = [
+        "gush: cp: h: cannot create regular file 'new/': Not a directory (mkdir -p 'new/' makes the directory)",
+        "gush: cp: h: cannot overwrite directory 'made' with non-directory",
+        "gush: cp: h: cannot overwrite directory '.' with non-directory",
+        "gush: cp: h: cannot overwrite directory '/.' with non-directory",
+    ];
+    assert_eq!(stderr(&output).lines().collect::<Vec<_>>(), why);
     assert!(dir.path().join("made").is_dir() && !dir.path().join("new").exists());
 }
 
@@ -195,6 +233,71 @@ fn sources_whose_content_is_not_sent_are_refused() {
     assert_eq!(names(&dir.path().join("t")), [""; 0]);
 }
 
+/// As those of `.` merge with other operands, in their order.
+#[test]
+fn the_content_of_a_directory_is_next_to_other_operands() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir -p a/d b l p u; for i in $(seq 300); do echo a >a/d/f$i; done; cp -r a/d b; echo b >b/d/f7
+        cp -a a/. b/. b/d l; $C -a --streams 3 a/. b/. b/d h:p && diff -r l p
+        $C -a h:a/. h:b/. h:b/d u && diff -r l u && echo same",
+    );
+    assert_eq!(stdout(&output), "same\n", "{output:?}");
+}
+
+/// One line says what has failed, on which machine, and what to do.
+#[test]
+fn a_failed_start_is_one_line_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let mkdir = "(mkdir -p 'no/such' makes the directory)\n";
+    for (words, said) in [
+        (
+            "$C -r s h:no/such/t",
+            format!("h: cannot open directory 'no/such': No such file or directory {mkdir}"),
+        ),
+        (
+            "$C -r h:s no/such/t",
+            format!("cannot open directory 'no/such': No such file or directory {mkdir}"),
+        ),
+        (
+            "$C -rt h:no/such s",
+            format!("h: cannot open directory 'no/such': No such file or directory {mkdir}"),
+        ),
+        (
+            "$C h:s/f s/l",
+            "'s/l' is a symbolic link, which a copy between machines would replace: name \
+            what it leads to, or remove it\n"
+                .into(),
+        ),
+        (
+            "$G cp --rsh false a:b t",
+            "a: false ended with exit status: 1 before gush answered ('a:b' is also \
+            a local file, written './a:b')\n"
+                .into(),
+        ),
+        (
+            "$G cp --rsh ./none s/f a:b",
+            "cannot start ./none: No such file or directory ('a:b' is also a local \
+            file, written './a:b')\n"
+                .into(),
+        ),
+        (
+            "$G cp --rsh 'echo hi;' s/f h:t",
+            "h: no gush answers there: it sent 'hi; h gush serve-tree' (the \
+            shell's start-up files there must print nothing)\n"
+                .into(),
+        ),
+    ] {
+        let output = remote(
+            dir.path(),
+            &format!("mkdir -p s; touch s/f a:b; ln -sf f s/l; {words}; [ $? = 1 ]"),
+        );
+        assert!(output.status.success(), "{words}: {output:?}");
+        assert_eq!(stderr(&output), format!("gush: cp: {said}"), "{words}");
+    }
+}
+
 /// sshd gives its children a socket, from which data goes through a pipe of the receiver.
 #[test]
 fn a_full_disk_fails_one_file_and_the_others_arrive() {
@@ -218,7 +321,8 @@ END
     let Some(output) = output else { return };
     let said = stderr(&output);
     assert_eq!(stdout(&output), "1\nd\nd\n", "{said}");
-    assert!(said.contains("h: error writing 'm/s/big': No space left on device"), "{said}");
+    let why = "h: error writing 'm/s/big': No space left on device (after ";
+    assert!(said.contains(why) && said.contains("bytes; the target is full: free some"), "{said}");
 }
 
 #[test]
@@ -232,8 +336,8 @@ fn what_the_filters_leave_out_is_not_sent() {
     );
     assert_eq!(names(&dir.path().join("t")), [".gitignore", "b.c", "keep"]);
     let said = stdout(&output);
-    assert!(said.contains("'s/keep/e' -> 'h:t/s/keep/e'"), "{said}");
-    assert!(said.contains(r#"{"source":"s/b.c","target":"h:j/b.c","action":"copied""#), "{said}");
+    assert!(said.contains("'s/keep/e' -> 'h:t/keep/e'"), "{said}");
+    assert!(said.contains(r#"{"source":"s/b.c","target":"h:j","action":"copied""#), "{said}");
 }
 
 #[test]
@@ -246,6 +350,14 @@ fn an_option_that_a_remote_copy_lacks_is_refused_before_anything_is_sent() {
     }
     let said = fails(dir.path(), &["-r", "--rsh", "touch", "--resume", "a", "h:t"]);
     assert!(said.contains("requires -T or -t"), "{said}");
+    for (words, why) in [
+        (&["h:t"][..], "missing destination file operand after 'h:t'"),
+        (&["-T", "a", "a", "h:t"], "extra operand 'h:t'"),
+        (&["-T", "-t", "h:t", "a"], "cannot combine --target-directory"),
+    ] {
+        let said = fails(dir.path(), &[&["--rsh", "touch"], words].concat());
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
     let said = fails(dir.path(), &["--numeric-ids", "a", "b"]);
     assert!(said.contains("--numeric-ids requires HOST:SOURCE or HOST:DEST"), "{said}");
     let said = fails(dir.path(), &["--rsh", "touch", "a", "b"]);

@@ -301,7 +301,9 @@ impl Session {
         portrait: &Portrait,
     ) -> Result<(), gush_tree::Error> {
         let is_directory = portrait.kind() == FileType::Directory;
-        if folder_id == BASE && self.names_directory && self.as_name.is_some() && !is_directory {
+        let names_directory = self.names_directory && self.as_name.is_some();
+        if folder_id == BASE && names_directory && !is_directory && folder.identity(name).is_none()
+        {
             let shown = folder.shown_entry(name).join("");
             let why = gush_text::errno_text(Errno::NOTDIR);
             let text = format!(

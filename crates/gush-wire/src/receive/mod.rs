@@ -46,14 +46,14 @@ pub fn receive(
     events: &mut dyn Events,
 ) -> Result<bool, Error> {
     if request.target.as_os_str().is_empty() {
-        return Err(Error::Refused("the target has no name".into()));
+        return Err(Error::Local("the target has no name".into()));
     }
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     let sources = request.sources.iter().map(|path| path.as_os_str().as_bytes().to_vec());
     let wish = ToReceiver::Send(Wish::of(sources.collect(), options, request.compresses, streams));
     let greeted = output.record(&Hello::OURS).and_then(|_| match output.record(&wish)? {
         true => output.flush(),
-        false => Err(Error::Refused("the sources have names of more than 1 MiB".into())),
+        false => Err(Error::Local("the sources have names of more than 1 MiB".into())),
     });
     meet(&mut input)?;
     greeted?;
@@ -123,6 +123,11 @@ pub(crate) fn make(
     });
     let session = match begun {
         Ok((base, as_name, options)) => {
+            // The user at this side knows it.
+            if shown.is_none() {
+                output.record(&ToSender::Begun { is_exact: as_name.is_some() })?;
+                output.flush()?;
+            }
             let mut session = Session::new(base, as_name, options, output, shown);
             session.names_directory = target.as_os_str().as_bytes().ends_with(b"/");
             Arc::new(session)
@@ -130,7 +135,7 @@ pub(crate) fn make(
         Err(why) => {
             output.record(&ToSender::Refused(why.clone()))?;
             output.flush()?;
-            return shown.map_or(Ok(false), |_| Err(Error::Refused(why)));
+            return shown.map_or(Ok(false), |_| Err(Error::Local(why)));
         }
     };
     let served = session.serve_first(input);
@@ -145,13 +150,17 @@ fn destination(
     is_exact: bool,
     is_directory: bool,
 ) -> Result<(Arc<Folder>, Option<OsString>), String> {
-    let target = if target.as_os_str().is_empty() { Path::new(".") } else { target };
     let open = |path: &Path| Folder::base(path).map_err(|error| error.to_string());
-    if is_directory || (!is_exact && target.is_dir()) {
+    let is_here = target.as_os_str().is_empty();
+    if is_directory || (!is_exact && (is_here || target.is_dir())) {
         return Ok((open(target)?, None));
     }
+    let Some(name) = target.file_name() else {
+        // Of `.`, `..` and `/` the copy is the directory itself.
+        let base = if target == Path::new(".") { Path::new("") } else { target };
+        return Ok((open(base)?, Some(".".into())));
+    };
     let shown = gush_text::quote::always(target);
-    let name = target.file_name().ok_or_else(|| format!("{shown} names no file to be made"))?;
     if target.symlink_metadata().is_ok_and(|there| there.is_symlink()) {
         return Err(format!(
             "{shown} is a symbolic link, which a copy between machines would replace: name what it \

@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gush_text::without_controls;
-use gush_tree::{CopyOptions, Dereference, Error as TreeError, Events};
+use gush_tree::{
+    CopyOptions, Dereference, Error as TreeError, Events, Naming, strip_trailing_slashes,
+};
 use rustix::fs::FileType;
 
 use super::session::{Session, out_of_place};
@@ -53,10 +54,10 @@ struct Announced {
 /// Further streams can join a session.
 pub(super) type Invited = (Arc<Session>, Token);
 
-/// The name of a source. Of a directory such as `.`, `..` or `~` only the sender knows it.
+/// The name of a source's copy. That of the home directory is known to the sender alone.
 fn name_of(source: &Path) -> Option<&OsStr> {
-    let is_home = matches!(source.as_os_str().as_bytes(), b"~" | b"~/");
-    source.file_name().filter(|_| !is_home)
+    let is_home = strip_trailing_slashes(source) == Path::new("~");
+    (!is_home).then(|| Naming::default().name_below(source).as_os_str())
 }
 
 impl Shown {
@@ -140,7 +141,7 @@ impl Shown {
 
     /// Can an entry of the base be of this kind, which is no directory?
     pub fn may_be_other(&self, name: &OsStr, kind: FileType) -> bool {
-        name_of(self.source_of(name)).is_some()
+        name_of(self.source_of(name)).is_some_and(|name| name != ".")
             && match kind {
                 FileType::RegularFile => true,
                 FileType::Symlink => !self.follows_sources,

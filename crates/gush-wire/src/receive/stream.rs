@@ -17,6 +17,8 @@ use crate::error::{Error, ensure};
 use crate::frame::Input;
 use crate::record::{BASE, ToReceiver, ToSender};
 
+const NO_NAME: &str = "a name is no name of an entry";
+
 impl Session {
     /// Serves the first stream to its last record, and waits for the others.
     pub fn serve_first(self: &Arc<Self>, input: &mut Input) -> Result<(), Error> {
@@ -28,7 +30,7 @@ impl Session {
                     shown.is_invited(self, token)?;
                 }
                 ToReceiver::Enter { id, folder, name, portrait } => {
-                    let name = self.name(name, folder)?;
+                    let name = self.directory_name(name, folder)?;
                     of_kind(&portrait, portrait.kind() == FileType::Directory)?;
                     self.enter(id, folder, &name, portrait)?;
                 }
@@ -245,11 +247,18 @@ impl Session {
 
     /// The name of an entry, which cannot lead out of its directory.
     fn name(&self, name: Vec<u8>, folder: u64) -> Result<OsString, Error> {
-        let is_name = !matches!(&name[..], b"" | b"." | b"..")
+        ensure(name != b".", NO_NAME)?;
+        self.directory_name(name, folder)
+    }
+
+    /// The name of a directory. An operand can be the content of one: `.`.
+    fn directory_name(&self, name: Vec<u8>, folder: u64) -> Result<OsString, Error> {
+        let is_name = !matches!(&name[..], b"" | b"..")
+            && (folder == BASE || name != b".")
             && name.len() <= 255
             && !name.contains(&b'/')
             && !name.contains(&0);
-        ensure(is_name, "a name is no name of an entry")?;
+        ensure(is_name, NO_NAME)?;
         let is_announced = |shown: &Shown| shown.has_announced(OsStr::from_bytes(&name));
         ensure(folder != BASE || self.shown.as_ref().is_none_or(is_announced), NOT_ASKED_FOR)?;
         match (folder, &self.as_name) {

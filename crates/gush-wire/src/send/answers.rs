@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use gush_text::without_controls;
 use gush_tree::Action;
@@ -43,9 +44,14 @@ impl Session<'_> {
 
     /// Takes an answer. `true` after the last one.
     fn take_answer(&self, state: &mut State<'_>, answer: ToSender) -> Result<bool, Error> {
+        let shown = |below: &Path, is_exact| self.shown(below, is_exact);
         match answer {
+            ToSender::Begun { is_exact } => {
+                state.is_exact = Some(is_exact);
+                self.changed.notify_all();
+            }
             ToSender::Done { id, outcome } => {
-                let entry = state.take(id)?;
+                let entry = state.take(id, shown)?;
                 self.forget(state, id);
                 state.is_whole &= outcome != Outcome::Incomplete;
                 entry.ends(outcome, self.options.verify, state.events);
@@ -83,7 +89,7 @@ impl Session<'_> {
                 state.events.mirrored(&shown, &result);
             }
             ToSender::Failed { id, why } => {
-                let entry = state.take(id)?;
+                let entry = state.take(id, shown)?;
                 self.forget(state, id);
                 state.is_whole = false;
                 if !why.is_empty() {
@@ -91,7 +97,7 @@ impl Session<'_> {
                 }
             }
             ToSender::Warning(text) => {
-                state.events.warns(&gush_tree::Error::reported(&self.target, self.said(&text)));
+                state.events.warns(&gush_tree::Error::reported(self.target, self.said(&text)));
             }
             ToSender::Invitation(invitation) => state.invitation = Some(invitation),
             ToSender::Refused(why) => return Err(Error::Refused(without_controls(&why))),

@@ -108,10 +108,13 @@ pub fn send(
 struct Service(SyncSender<Result<(), Error>>);
 
 impl Transport for Service {
-    fn end(&self) {
-        let why = "the copy has ended before it was complete";
+    fn fails(&self, why: &Error) {
+        let why = match why.is_known_there() {
+            true => Error::Ended,
+            false => Error::Local(why.to_string()),
+        };
         // An end that is known already is as good.
-        let _ = self.0.try_send(Err(Error::Refused(why.into())));
+        let _ = self.0.try_send(Err(why));
     }
 }
 
@@ -154,10 +157,8 @@ struct Session<'a> {
     compresses: bool,
     /// The receiver is asked what it needs.
     asks: bool,
-    /// The target as messages show it.
-    target: PathBuf,
-    /// The target is the copy itself.
-    is_exact: bool,
+    /// The target, as its machine finds it.
+    target: &'a Path,
     /// What messages put before paths of the other machine.
     host: &'a OsStr,
     /// The user is at the receiver, which is told what fails here.
@@ -187,6 +188,8 @@ struct State<'a> {
     is_finishing: bool,
     /// All is answered, or the session has failed.
     is_ended: bool,
+    /// The target becomes the copy of the only operand: the answer to [`ToReceiver::Begin`].
+    is_exact: Option<bool>,
     /// The answer to [`ToReceiver::Invite`].
     invitation: Option<Option<Token>>,
     /// Where the streams join that the receiver opens.
@@ -206,8 +209,7 @@ impl<'a> Session<'a> {
             options,
             compresses: request.compresses,
             asks: Rules::of(options).ask(),
-            target: at_host(request.host, request.target),
-            is_exact: request.is_exact,
+            target: request.target,
             host: request.host,
             is_served: false,
             first: Stream::new(output),
@@ -223,6 +225,7 @@ impl<'a> Session<'a> {
                 wants_room: false,
                 is_finishing: false,
                 is_ended: false,
+                is_exact: None,
                 invitation: None,
                 host: None,
                 failure: None,
@@ -256,12 +259,13 @@ impl<'a> Session<'a> {
     fn ends_with(&self, result: Result<(), Error>) {
         let Err(error) = result else { return };
         let mut state = self.lock();
-        // The other side's words explain a stream that was closed.
-        let explains = matches!(error, Error::Refused(_) | Error::Protocol(_));
-        let is_explained = matches!(state.failure, Some(Error::Refused(_) | Error::Protocol(_)));
-        if state.failure.is_none() || (explains && !is_explained) {
-            state.failure = Some(error);
-        }
+        // A reason explains a stream that was closed.
+        let explains = |error: &Error| !matches!(error, Error::Ended | Error::Io { .. });
+        let failure = match state.failure.take() {
+            Some(known) if explains(&known) || !explains(&error) => known,
+            _ => error,
+        };
+        self.transport.fails(state.failure.insert(failure));
         state.is_ended = true;
         state.host = None;
         drop(state);
@@ -352,6 +356,19 @@ impl<'a> Session<'a> {
         Portrait::of(fd.as_fd(), stat, &Preserve::default(), path, &mut |_| {}).unwrap_or_default()
     }
 
+    /// The path of a copy, as messages show it. `below` begins with the name of the operand.
+    fn shown(&self, below: &Path, is_exact: bool) -> PathBuf {
+        let mut names = below.iter();
+        if is_exact {
+            names.next();
+        }
+        let target = match names.as_path() {
+            below if below.as_os_str().is_empty() => self.target,
+            below => &self.target.join(below),
+        };
+        at_host(self.host, target)
+    }
+
     fn refuses(&self, source: &Path, target: &Path, why: &str) {
         let text = format!("{} {why}", quote::always(source));
         self.fails(target, gush_tree::Error::reported(source, text));
@@ -366,10 +383,14 @@ impl<'a> Session<'a> {
         if self.is_served {
             return self.tell(target, &error, false);
         }
-        let state = &mut *self.lock();
+        let mut state = self.lock();
         state.is_whole = false;
+        while state.is_exact.is_none() && !state.is_ended {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let target = self.shown(target, state.is_exact == Some(true));
         let source = error.path().to_path_buf();
-        state.events.entry_ended(&source, target, &Err(error));
+        state.events.entry_ended(&source, &target, &Err(error));
     }
 
     fn warns(&self, warning: &gush_tree::Error) {
@@ -397,8 +418,15 @@ impl State<'_> {
         self.awaited.len() >= WINDOW / 2 + self.depth
     }
 
-    fn take(&mut self, id: u64) -> Result<Entry, Error> {
-        let entry = self.awaited.remove(&id);
-        entry.ok_or_else(|| Error::Protocol(format!("it answers entry {id}, which was not sent")))
+    /// The entry that is answered, with the path of its copy as `shown` has it.
+    fn take(
+        &mut self,
+        id: u64,
+        shown: impl FnOnce(&Path, bool) -> PathBuf,
+    ) -> Result<Entry, Error> {
+        let unsent = || Error::Protocol(format!("it answers entry {id}, which was not sent"));
+        let entry = self.awaited.remove(&id).ok_or_else(unsent)?;
+        let target = shown(&entry.target, self.is_exact == Some(true));
+        Ok(Entry { target, ..entry })
     }
 }

@@ -19,11 +19,14 @@ pub trait Transport: Sync {
     /// # Errors
     /// When there is none; the copy goes on with those that it has.
     fn open(&self) -> Result<(File, File), Error> {
-        Err(Error::Refused("this transport has one stream".into()))
+        Err(Error::Local("this transport has one stream".into()))
     }
 
     /// Ends all streams but the first: everything is answered.
     fn release(&self) {}
+
+    /// Takes the reason of a failure, before the end.
+    fn fails(&self, _why: &Error) {}
 
     /// Ends all streams after a failure: a call may wait in one.
     fn end(&self) {}
@@ -145,7 +148,7 @@ fn join(session: &Session<'_>, token: Token, is_asked: bool) -> Result<(), Error
         Err(error) => {
             let state = &mut *session.lock();
             if is_asked && !state.is_finishing && !state.is_ended {
-                state.events.warns(&stream_less(&session.target, &error));
+                state.events.warns(&stream_less(session.target, &error));
             }
             Ok(())
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gush_tree::remote::{Portrait, Visitor, open_found, walk};
-use gush_tree::{Action, Dereference, Place, Preserve};
+use gush_tree::{Action, Dereference, Naming, Place, Preserve};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::Session;
@@ -17,6 +17,7 @@ use super::queue::{self, Found};
 use super::worker::TOO_MANY_ATTRIBUTES;
 use crate::error::Error;
 use crate::record::{BASE, ToReceiver};
+use crate::remote::at_host;
 
 /// The queue takes so many files at once: a wake-up for each would cost more than the file.
 const MOST_BATCHED: usize = 16;
@@ -27,8 +28,9 @@ pub(super) struct Walk<'s, 'e> {
     known: HashMap<(u64, u64), u64>,
     /// The names that operands have got.
     names: HashSet<OsString>,
-    /// The directory that the operand is in, to show paths at the target.
-    root: PathBuf,
+    /// The operand, and the name of its copy.
+    source: PathBuf,
+    name: OsString,
     /// The directories entered and not left, from the base on.
     open: Vec<Folder>,
     /// Files for the queue, which takes many at once.
@@ -58,7 +60,7 @@ impl Folder {
 struct Walking<'w, 's, 'e> {
     walk: &'w mut Walk<'s, 'e>,
     ended: Option<Error>,
-    /// The name of the root, which a path such as `.` does not have.
+    /// The name of the root's copy, `.` where the directory above becomes the copy.
     root_name: &'w OsStr,
     is_root: bool,
 }
@@ -69,7 +71,8 @@ impl<'s, 'e> Walk<'s, 'e> {
             session,
             known: HashMap::new(),
             names: HashSet::new(),
-            root: PathBuf::new(),
+            source: PathBuf::new(),
+            name: OsString::new(),
             open: vec![Folder::new(BASE, Path::new(""))],
             batch: Vec::with_capacity(MOST_BATCHED),
             tree: None,
@@ -80,7 +83,7 @@ impl<'s, 'e> Walk<'s, 'e> {
 
     pub fn send_all(mut self, sources: &[&Path]) -> Result<(), Error> {
         for (number, source) in (0..).zip(sources) {
-            self.send_operand(number, source)?;
+            self.send_operand(number, source, sources.len() > 1)?;
         }
         let session = self.session;
         self.put_batch();
@@ -96,10 +99,11 @@ impl<'s, 'e> Walk<'s, 'e> {
         session.first.flush()
     }
 
-    fn send_operand(&mut self, number: u32, source: &Path) -> Result<(), Error> {
+    fn send_operand(&mut self, number: u32, source: &Path, has_others: bool) -> Result<(), Error> {
         let options = self.session.options;
         let follow = options.dereference != Dereference::Never;
-        self.root = source.parent().unwrap_or(Path::new("")).to_path_buf();
+        let name = Naming::default().name_below(source).as_os_str();
+        (self.source, self.name) = (source.to_path_buf(), name.to_owned());
         (self.tree, self.operand) = (None, None);
         let target = self.target(source);
         let refuses = |why| {
@@ -115,10 +119,6 @@ impl<'s, 'e> Walk<'s, 'e> {
             }
         };
         let canonical = source.canonicalize().ok();
-        let name = source.file_name().or_else(|| canonical.as_deref()?.file_name());
-        let Some(name) = name else {
-            return refuses("has no name to be copied under; name the target with -T");
-        };
         let announces = || match self.session.is_served {
             true => {
                 let name = name.as_bytes().to_vec();
@@ -162,15 +162,16 @@ impl<'s, 'e> Walk<'s, 'e> {
             return refuses("is a directory, and -r is not given");
         }
         // Its entries may replace those of an operand before: neither these nor what comes next may
-        // be under way meanwhile.
-        let is_alone = !self.names.insert(name.to_owned());
+        // be under way meanwhile. Those of `.` are next to other operands.
+        let is_alone = !self.names.insert(name.to_owned()) || (name == "." && has_others);
         if is_alone {
             self.put_batch();
             self.session.wait_for_answers()?;
         }
         announces()?;
         let place = Place::here(source);
-        self.session.lock().events.enters_tree(source, &target);
+        let within = at_host(self.session.host, self.session.target);
+        self.session.lock().events.enters_tree(source, &within);
         let mut walking = Walking { walk: self, ended: None, root_name: name, is_root: true };
         let walked = walk(options, place, &mut walking);
         match (walking.ended, walked) {
@@ -184,7 +185,7 @@ impl<'s, 'e> Walk<'s, 'e> {
                 let why = error.to_string();
                 self.session.fails(&target, error);
                 self.session.first.flush()?;
-                Err(Error::Refused(format!("the walk ended: {why}")))
+                Err(Error::Local(format!("the walk ended: {why}")))
             }
             (None, Ok(())) if is_alone => {
                 self.put_batch();
@@ -194,17 +195,12 @@ impl<'s, 'e> Walk<'s, 'e> {
         }
     }
 
+    /// The path of an entry's copy, from the name of the operand on.
     fn target(&self, source: &Path) -> PathBuf {
-        let below = source.strip_prefix(&self.root).unwrap_or(source);
-        if !self.session.is_exact {
-            return self.session.target.join(below);
-        }
-        // The target is the copy of the operand itself.
-        let mut names = below.iter();
-        names.next();
-        match names.as_path().as_os_str().is_empty() {
-            true => self.session.target.to_path_buf(),
-            false => self.session.target.join(names.as_path()),
+        let name = Path::new(&self.name);
+        match source.strip_prefix(&self.source) {
+            Ok(below) if !below.as_os_str().is_empty() => name.join(below),
+            _ => name.to_path_buf(),
         }
     }
 
@@ -411,7 +407,10 @@ impl Visitor for Walking<'_, '_, '_> {
         let path = self.walk.folder().path.join(".gitignore");
         let sent = match session.first.record(&ToReceiver::Ignore { lines: lines.to_vec() }) {
             // Nothing may be removed by rules that the receiver does not know.
-            Ok(false) => Err(Error::Refused(format!("{} is longer than 1 MiB", path.display()))),
+            Ok(false) => {
+                let shown = gush_text::quote::always(&path);
+                Err(Error::Local(format!("{shown} is longer than 1 MiB")))
+            }
             sent => sent.map(drop),
         };
         self.goes_on(sent, &path)
