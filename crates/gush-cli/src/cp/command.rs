@@ -361,12 +361,12 @@ fn remote() -> Vec<Arg> {
         value(
             "rsh",
             "COMMAND",
-            "Reach HOST by COMMAND HOST gush serve-tree [default: ssh]. DEST is as for a local copy; \
-             HOST:PATH has a colon before its first slash, and ./A:B is a local file. Files appear \
-             whole, links in DEST are not followed, and options that this copy does not serve are \
-             refused",
+            "Run 'COMMAND HOST gush serve-tree' to reach HOST [default: ssh]. DEST is as for a local \
+             copy; HOST:PATH has a colon before its first slash, and ./A:B is a local file. HOST \
+             expands ~/ in PATH, and nothing else. Files appear whole, links in DEST are not followed, and options that this copy does not serve \
+             are refused",
         ),
-        value("remote-gush", "PATH", "The gush of the other machine [default: gush]"),
+        value("remote-gush", "PATH", "The path of gush on HOST [default: gush]"),
         value(
             "via",
             "ADDRESS",
@@ -376,17 +376,17 @@ fn remote() -> Vec<Arg> {
         ),
         flag(
             "compress",
-            "Compress what is sent while that is faster than HOST takes it; --limit counts bytes before",
+            "Compress the data as long as that speeds the copy up; --limit counts uncompressed bytes",
         ),
         flag(
             "numeric-ids",
-            "Keep owners by number on HOST [default: by name, where HOST knows the name]",
+            "Keep owners by number [default: by name, where the machine of DEST knows the name]",
         ),
         value(
             "streams",
             "N",
-            "Reach HOST by N connections at once [default: by one, and by up to 4 where files wait \
-             for it, if --rsh asks for no password]",
+            "Use N connections to HOST [default: one; up to 4 if the connection is the slow part and \
+             --rsh needs no password]",
         ),
     ]
 }
