@@ -171,7 +171,7 @@ END
         waits() { timeout 60 bash -c \"until $1; do sleep 0.05; done\" || echo late; }
         for killed in sender receiver; do
             rm -rf half sent t
-            timeout 60 $G cp -aT --resume --rsh ./stuck --remote-gush $G h:s t 2>/dev/null & receiver=$!
+            timeout 60 $G cp -aT --resume --streams 1 --rsh ./stuck --remote-gush $G h:s t 2>/dev/null & receiver=$!
             waits '[ -e half ]'; sender=$(cat sender)
             case $killed in
                 sender) kill -9 $sender;;
