@@ -29,7 +29,7 @@ pub(crate) unsafe fn answer(
 /// The descriptor stays open as long as the answer is used.
 pub(crate) unsafe fn descriptor<'a>(fd: RawFd, name: &str) -> Result<BorrowedFd<'a>, Error> {
     if fd < 0 {
-        return Err(Error::invalid(&format!("{name} is {fd}, which is no descriptor")));
+        return Err(Error::invalid(&format!("{name} is {fd}, which is not a descriptor")));
     }
     // SAFETY: not -1, and the caller keeps the descriptor open.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })

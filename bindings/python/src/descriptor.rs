@@ -14,7 +14,7 @@ pub(crate) struct Held(RawFd);
 
 impl Held {
     /// # Errors
-    /// `ValueError` for a number that is no descriptor.
+    /// `ValueError` for a number that is not a descriptor.
     pub(crate) fn new(fd: RawFd) -> PyResult<Self> {
         if fd < 0 {
             return Err(PyValueError::new_err(format!("{fd} is no file descriptor")));

@@ -28,7 +28,7 @@ pub enum TransferError {
     #[error("cannot read: {}", os_text(.0))]
     Unreadable(#[source] io::Error),
     /// The file is no export.
-    #[error("is no export of gush lab, as gush lab export --json writes it: {0}")]
+    #[error("is not an export of gush lab, as gush lab export --json writes it: {0}")]
     Garbled(String),
     /// The file is an export of a newer gush.
     #[error(
@@ -127,7 +127,7 @@ fn check(run: &Run) -> Result<(), String> {
         return Err(format!("'{}' cannot be a run's id", run.id.escape_debug()));
     }
     if run.others.is_some_and(|others| !(0.0..=1.0).contains(&others)) {
-        return Err(format!("run {}: 'others' is no part of a whole", run.id));
+        return Err(format!("run {}: 'others' is not a share from 0 to 1", run.id));
     }
     for sample in &run.samples {
         for name in [&sample.suite, &sample.case] {

@@ -174,10 +174,10 @@ fn a_newer_store_and_foreign_files_are_refused_and_left_as_they_are() {
     drop(Store::open(&path).unwrap());
     for (content, why) in [
         ("{\"format\":\"gush-lab-store\",\"version\":7,\"more\":1}\n", "a newer gush (version 7"),
-        ("SQLite format 3\0\u{10}\0\u{1}\u{1}", "is no store of runs"),
-        ("{\"format\":\"gush-lab-runs\",\"version\":1,\"runs\":[]}\n", "is no store of runs"),
-        ("{\"format\":\"gush-lab-stores", "is no store of runs"),
-        ("\n", "is no store of runs"),
+        ("SQLite format 3\0\u{10}\0\u{1}\u{1}", "is not a store of runs"),
+        ("{\"format\":\"gush-lab-runs\",\"version\":1,\"runs\":[]}\n", "is not a store of runs"),
+        ("{\"format\":\"gush-lab-stores", "is not a store of runs"),
+        ("\n", "is not a store of runs"),
     ] {
         fs::write(&path, content).unwrap();
         for opened in [Store::open(&path), Store::read(&path)] {

@@ -53,13 +53,13 @@ fn garbage_is_refused_with_a_sentence() {
     for garbage in ["", "{", "null", "[]", "\u{0}", "case,round", deep.as_str(), deep_fact.as_str()]
     {
         let said = refused(garbage);
-        assert!(said.starts_with("is no export of gush lab"), "{said}");
+        assert!(said.starts_with("is not an export of gush lab"), "{said}");
     }
     assert!(refused(&EXPORT[..EXPORT.len() / 2]).contains("it ends in the midst"));
     assert!(refused("{\n# Title\n}").ends_with("line 2 is no JSON"));
     let lacking = refused("{\n\"format\": \"gush-lab-runs\"\n}");
     assert!(lacking.contains("line 3 lacks a field of an export"), "{lacking}");
-    assert!(refused([0xFF, 0xFE, 0x00]).starts_with("is no export"));
+    assert!(refused([0xFF, 0xFE, 0x00]).starts_with("is not an export"));
     let other = json!({"format": "\u{1b}[31mother", "version": 1, "runs": []}).to_string();
     assert!(!refused(&other).contains('\u{1b}'), "the terminal's colours are no message's");
 }
@@ -68,7 +68,7 @@ fn garbage_is_refused_with_a_sentence() {
 fn names_and_figures_that_would_do_harm_are_refused() {
     type Change = fn(&mut Value);
     let changes: [(&str, Change); 10] = [
-        ("no part of a whole", |run| run["others"] = json!(7)),
+        ("not a share from 0 to 1", |run| run["others"] = json!(7)),
         ("cannot be a run's id", |run| run["id"] = json!("")),
         ("cannot be a run's id", |run| run["id"] = json!("last~1")),
         ("cannot be a run's id", |run| run["id"] = json!("../../etc/passwd")),
@@ -87,7 +87,7 @@ fn names_and_figures_that_would_do_harm_are_refused() {
         assert!(!said.contains(char::is_control), "{said:?}");
     }
     let text = String::from_utf8_lossy(EXPORT).replace("\"round\": 1,", "\"round\": 1e999,");
-    assert!(refused(text).starts_with("is no export"));
+    assert!(refused(text).starts_with("is not an export"));
 }
 
 #[test]

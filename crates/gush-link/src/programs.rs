@@ -43,8 +43,7 @@ pub(crate) async fn finish_of(keeper: &mut Keeper, name: &Name, limit: Option<Du
             Ok(finished) => finished,
             Err(_) => {
                 let limit = with_unit(limit);
-                let why =
-                    format!("{name}: the program was still at work after {limit}, and was ended");
+                let why = format!("{name}: the program still ran after {limit}, and was ended");
                 return Finish::Late(Failure::new(why, None));
             }
         },

@@ -185,7 +185,7 @@ impl Header {
         }
         // The crate accepts a port with a plus sign.
         if line.contains(&b'+') {
-            return Err(ProxyError::Malformed("a port is no number".into()));
+            return Err(ProxyError::Malformed("a port is not a number".into()));
         }
         let header = v1::Header::try_from(line).map_err(malformed)?;
         let ip = |ip: IpAddr, port| Some(Peer::from(SocketAddr::new(ip, port)));

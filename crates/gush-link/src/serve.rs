@@ -404,7 +404,7 @@ async fn serve_all(
                     break Ok(());
                 };
                 if let Err(error) = given {
-                    warn!("a handover failed, and this link goes on: {error}");
+                    warn!("a handover failed, and this link continues: {error}");
                     let _ = accepting.send(Accepting::Goes);
                     continue;
                 }

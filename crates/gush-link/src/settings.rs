@@ -161,7 +161,7 @@ impl Settings {
         for (source, target) in [Some((a.read_fd(), b.write_fd())), back].into_iter().flatten() {
             if ends::is_same_file(source, target) {
                 let why = format!(
-                    "{}: input is output: the link would read its own output for ever",
+                    "{}: input is output: the link would read its own output endlessly",
                     second.peer
                 );
                 return Err(Failure::new(why, None));

@@ -32,7 +32,8 @@ pub(crate) struct SharedEnd {
 impl SharedEnd {
     pub fn new(address: &Address, end: End) -> Result<Self, Failure> {
         if descriptors(&end.conduit).iter().all(Option::is_none) {
-            let why = format!("{}: it is no descriptor that clients can share", address.target());
+            let why =
+                format!("{}: it is not a descriptor that clients can share", address.target());
             return Err(Failure::new(why, None));
         }
         let has_answers = end.conduit.reads() && !ends::is_empty(&end);

@@ -155,7 +155,7 @@ impl Copying {
     }
 
     fn fail(&self, state: &mut State, error: io::Error) {
-        error!(path = %self.path.display(), error = %os_text(&error), "the copy ends here, the link goes on");
+        error!(path = %self.path.display(), error = %os_text(&error), "the copy ends here, the link continues");
         self.give_up(state, error);
     }
 

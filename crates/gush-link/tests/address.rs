@@ -183,7 +183,7 @@ fn messages_point_at_the_wrong_piece() {
             "an option: exec:COMMAND,pipes, shell:COMMAND,pipes; a file of this name is written ./pipes",
         ),
         ("PIPES", "PIPES", "a file of this name is written ./PIPES"),
-        ("append", "append", "is no address but an option: PATH,append, file:PATH,append"),
+        ("append", "append", "is not an address but an option: PATH,append, file:PATH,append"),
         ("readline", "readline", "as socat has; a file of this name is written ./readline"),
         ("udplite4-datagram,fork", "udplite4-datagram", "./udplite4-datagram"),
         ("tcp:", "", "a host and a port are needed"),

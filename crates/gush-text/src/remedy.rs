@@ -55,12 +55,12 @@ const TABLE: &[Row] = &[
 
     (&[Doing::Starting], Errno::NOENT, Some("there is no such file, or no such program in PATH")),
     (&[Doing::Starting], Errno::ACCESS, Some("the file is not executable: chmod +x, unless its file system is mounted noexec")),
-    (&[Doing::Starting], Errno::NOEXEC, Some("the file is no program for this machine: it is of another architecture, or a script whose first line names no interpreter (#!/bin/sh)")),
+    (&[Doing::Starting], Errno::NOEXEC, Some("the file is not a program for this machine: it is of another architecture, or a script whose first line names no interpreter (#!/bin/sh)")),
     (&[Doing::Starting], Errno::TXTBSY, Some("the program's file is open for writing: wait until its writer has closed it")),
     (&[Doing::Starting], Errno::TOOBIG, Some("the arguments and the environment are too long together: pass some by a file")),
     (&[Doing::Starting], Errno::AGAIN, Some("the limit on processes is reached: ulimit -u, or pids.max of the control group")),
 
-    (&[Doing::Connecting], Errno::CONNREFUSED, Some("nobody listens there; start the server")),
+    (&[Doing::Connecting], Errno::CONNREFUSED, Some("nothing listens there; start the server")),
     (&[Doing::Connecting], Errno::NETUNREACH, None),
     (&[Doing::Connecting], Errno::HOSTUNREACH, None),
     (&[Doing::Connecting], Errno::TIMEDOUT, Some("nothing answers: the host is down, or a firewall drops what is sent")),

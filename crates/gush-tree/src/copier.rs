@@ -271,7 +271,7 @@ impl<'o> Copier<'o> {
             return tree::copy(&common, &mut self.operands, entry, target, events);
         }
         if options.shard.is_some() {
-            let text = "not copying {}: ranks divide a tree, and this is no directory";
+            let text = "not copying {}: ranks divide a tree, and this is not a directory";
             return Err(Error::refusal(source.shown, text));
         }
         if self.copied.was_named_before(options, &source, &source_stat) {

@@ -76,7 +76,7 @@ pub(crate) fn when_quiet(
         "not copying {{}}: still changing after {LOOKS} waits of {}",
         gush_text::with_unit(QUIET)
     );
-    Err(Error::unstable(job.source.place.shown, text).hinting("copy it when nobody writes to it"))
+    Err(Error::unstable(job.source.place.shown, text).hinting("copy it while nothing writes to it"))
 }
 
 /// Waits until the writes already under way have ended. Writes that begin now change the times.
@@ -112,7 +112,7 @@ fn look(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<Stat, Error> {
 }
 
 /// The difference between the source now and at the time of opening, in words. `None` if there is
-/// none, or if the source is no regular file.
+/// none, or if the source is not a regular file.
 pub(crate) fn change(
     job: &Job<'_>,
     source: BorrowedFd<'_>,

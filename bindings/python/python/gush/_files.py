@@ -57,7 +57,7 @@ def descriptor(file: Any, what: str) -> int:
         text = f"the {what}, {type(file).__name__}, has no file descriptor: gush.copyfileobj() copies it"
         raise io.UnsupportedOperation(text) from error
     if not isinstance(fd, int):
-        raise TypeError(f"the {what}'s fileno() is {fd!r}, which is no number")
+        raise TypeError(f"the {what}'s fileno() is {fd!r}, which is not a number")
     if fd < 0:
         raise ValueError(f"the {what} is closed: its file descriptor is {fd}")
     return fd

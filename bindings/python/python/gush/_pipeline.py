@@ -34,7 +34,7 @@ def pipeline(stages: Sequence[Any], *, check: bool = True) -> list[int]:
         if not _is_command(stage):
             raise TypeError(f"{stage!r} stands between commands, and is none: a command is a list of arguments")
         if not stage:
-            raise ValueError("an empty list is no command")
+            raise ValueError("an empty list is not a command")
     running: list[subprocess.Popen[bytes]] = []
     ours: list[int] = []
     try:

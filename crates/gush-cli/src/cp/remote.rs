@@ -85,7 +85,7 @@ impl Way {
         let shell = shlex::split(&shell).filter(|words| !words.is_empty());
         Ok(Self::Shell {
             shell: shell
-                .ok_or("--rsh is no command line: a quote is not closed, or it is empty")?,
+                .ok_or("--rsh is not a command line: it is empty, or a quote is not closed")?,
             gush: words.text("remote-gush").map_or_else(|| "gush".into(), OsString::clone),
         })
     }

@@ -376,7 +376,7 @@ impl Row {
                 Stop::Wrong(format!("--{} needs a value{why}", self.name))
             }
             Some(value) => Stop::Wrong(format!("invalid --{} '{value}'{why}", self.name)),
-            None => Stop::Wrong(format!("invalid --{}: the value is no UTF-8", self.name)),
+            None => Stop::Wrong(format!("invalid --{}: the value is not valid UTF-8", self.name)),
         })
     }
 

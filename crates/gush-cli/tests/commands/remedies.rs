@@ -87,7 +87,7 @@ fn a_program_that_cannot_start_has_one_remedy() {
     let names = |name: &str| starters(&dir.path().join(name).display().to_string());
     // execvp(3), by which the others start a program, gives such a file to a shell.
     let by_lab = names("text").split_off(2);
-    all_print(dir.path(), &by_lab, "(the file is no program for this machine: ");
+    all_print(dir.path(), &by_lab, "(the file is not a program for this machine: ");
     all_print(dir.path(), &names("odd"), "(the file is there, but not the interpreter");
     // The lab takes such a file for one of comparisons.
     let by_others = &names("a")[..2];

@@ -238,7 +238,7 @@ fn denied_calls_are_reported_with_the_filter_that_denies_them() {
                 assert_eq!(finding["state"], "absent", "{denied} {topic}: {finding}");
                 assert!(fact.contains(name), "{finding}");
                 let remedy = finding["remedy"].as_str().unwrap();
-                assert!(remedy.contains("filter on system calls"), "{finding}");
+                assert!(remedy.contains("filter of system calls"), "{finding}");
             }
             assert_eq!(finding(&found["findings"], "seccomp")["state"], "limited");
             let of_path = finding(&found["paths"][0]["findings"], "copy-file-range");

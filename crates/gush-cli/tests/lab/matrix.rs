@@ -260,7 +260,7 @@ fn nothing_is_left() {
 fn what_does_not_exist_is_refused_with_what_does() {
     for (options, reported) in [
         (["--only", "teleport"], "unknown method 'teleport'; choose from reflink, copy-file-range"),
-        (["--pairs", "pipe"], "'pipe' is no pair: write SOURCE:TARGET"),
+        (["--pairs", "pipe"], "'pipe' is not a pair: write SOURCE:TARGET"),
         (["--pairs", "modem:tcp"], "unknown kind of end 'modem'; choose from file, ext4"),
         (["--pairs", "tcp:procfs-seq"], "procfs-seq can be no target"),
         (["--bytes", "1M"], "--speed"),

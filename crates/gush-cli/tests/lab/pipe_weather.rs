@@ -60,9 +60,9 @@ fn what_is_no_pipe_is_refused() {
     let write = |options: &[&str]| {
         gush().args(["pipe", "write"]).args(options).stdout(file()).output().unwrap()
     };
-    says(&write(&[]), "without --bytes it would be written to for ever");
-    says(&write(&["--technique", "fresh"]), "standard output is no pipe, and fresh needs one");
-    says(&write(&["--vmsplice"]), "standard output is no pipe, and vmsplice needs one");
+    says(&write(&[]), "without --bytes it would be written to endlessly");
+    says(&write(&["--technique", "fresh"]), "standard output is not a pipe, and fresh needs one");
+    says(&write(&["--vmsplice"]), "standard output is not a pipe, and vmsplice needs one");
     says(&write(&["--pipe-size", "64K"]), "--pipe-size is the size of one");
     assert!(write(&["--bytes", "100000"]).status.success());
     let written = std::fs::read(dir.path().join("file")).unwrap();
@@ -73,8 +73,8 @@ fn what_is_no_pipe_is_refused() {
         gush().args(["pipe", "read"]).args(options).stdin(from).output().unwrap()
     };
     assert!(read(&["--verify"]).status.success());
-    says(&read(&["--splice"]), "standard input is no pipe, and --splice and --hold take pages");
-    says(&read(&["--hold"]), "standard input is no pipe");
+    says(&read(&["--splice"]), "standard input is not a pipe, and --splice and --hold take pages");
+    says(&read(&["--hold"]), "standard input is not a pipe");
     says(&read(&["--pipe-size", "64K"]), "--pipe-size is the size of one");
 }
 

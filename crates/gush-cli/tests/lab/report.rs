@@ -126,7 +126,7 @@ fn what_cannot_be_shown_is_reported_in_a_sentence() {
     let output = lab(home.path(), &["report"]).arg(&garbled).output().unwrap();
     assert!(
         refused(&output).contains(
-            "garbled.json: is no export of gush lab, as gush lab export --json writes it: "
+            "garbled.json: is not an export of gush lab, as gush lab export --json writes it: "
         ),
         "{output:?}"
     );

@@ -49,7 +49,7 @@ fn failures_are_ignored_by_their_status() {
     assert!(said.contains("exit 3: ended with status 3") && !said.contains("exit 4:"), "{said}");
     let (status, _, said) = run(&["-i=all", "exit 3"]);
     assert_eq!(status, Some(1));
-    assert!(said.contains("'all' is no list of exit statuses: 1,2"), "{said}");
+    assert!(said.contains("'all' is not a list of exit statuses: 1,2"), "{said}");
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn importing_again_changes_nothing_and_newer_or_garbled_exports_are_refused() {
     let odd = file.to_str().unwrap();
     for (content, why) in [
         (r#"{"format":"gush-lab-runs","version":9,"runs":[]}"#, "a newer gush (version 9"),
-        ("PNG\u{0}", "is no export of gush lab"),
+        ("PNG\u{0}", "is not an export of gush lab"),
     ] {
         fs::write(&file, content).unwrap();
         let said = fails(home.path(), &["import", odd]);
@@ -247,7 +247,7 @@ fn a_damaged_store_is_left_alone_and_measuring_goes_on() {
 fn a_device_or_directory_is_no_store_and_nothing_is_left() {
     let home = TempDir::new().unwrap();
     let device = gush_test::device("full", home.path());
-    for (path, why) in [(&*device, "is no regular file"), (home.path(), "is a directory")] {
+    for (path, why) in [(&*device, "is not a regular file"), (home.path(), "is a directory")] {
         let path = path.to_str().unwrap();
         let reported = format!("{path}: {why}: name another file with --db");
         let explain = ["explain", "pipe:write-read", "--db", path];

@@ -202,7 +202,7 @@ fn where_nobody_answers_every_target_is_reported() {
     for place in [&one, &other] {
         assert!(text.contains(&format!("connect to {place}: Connection refused")), "{text}");
     }
-    assert!(text.contains("(nobody listens there; start the server"), "{text}");
+    assert!(text.contains("(nothing listens there; start the server"), "{text}");
     // A program can be the last resort.
     let done = link(&["-u", &format!("tcp:{one}|shell:'echo instead'"), "-"]);
     assert_eq!(done.stdout, b"instead\n", "{done:?}");

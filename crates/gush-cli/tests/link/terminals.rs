@@ -281,8 +281,8 @@ fn the_link_of_a_pty_goes_over_nothing_of_others() {
     symlink("/etc/passwd", path("to-file")).unwrap();
     symlink("/dev/pts/999", path("left")).unwrap();
     for (name, options, why) in [
-        ("file", "", "something that is no link"),
-        ("file", ",unlink", "something that is no link"),
+        ("file", "", "a file that is not a link"),
+        ("file", ",unlink", "a file that is not a link"),
         ("to-file", ",unlink", "a link to something else"),
         ("left", "", "remove it, or say unlink"),
         ("no/such", "", "make the directory"),
@@ -447,7 +447,7 @@ fn settings_of_what_is_no_terminal_are_refused() {
         let said = gush().args(["link", "-u", address, "-"]).output().unwrap();
         let text = String::from_utf8(said.stderr).unwrap();
         assert_eq!(said.status.code(), Some(1), "{text}");
-        assert!(text.contains("set the terminal") && text.contains("no terminal:"), "{text}");
+        assert!(text.contains("set the terminal") && text.contains("not a terminal:"), "{text}");
     }
     let cases = [
         ("file:x,cs9", "unknown option 'cs9' of file; did you mean 'cs"),

@@ -51,7 +51,7 @@ fn a_refused_connection_is_reported_at_once_and_waited_out_with_retry() {
     let (status, _, said) = Running::start(&["-u", "null:", &patient]).finish();
     assert_eq!(status.code(), Some(1));
     assert_eq!(said.matches("trying again in 20 ms").count(), 2, "{said}");
-    assert!(said.ends_with("(nobody listens there; start the server)\n"), "{said}");
+    assert!(said.ends_with("(nothing listens there; start the server)\n"), "{said}");
 
     let endless = format!("tcp:{place},retry=forever,interval=20ms");
     let link = Running::start(&["-u", "exec:'echo at last'", &endless]);

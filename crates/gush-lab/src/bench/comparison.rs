@@ -299,7 +299,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<Comparison>, Error> {
         Comparison::read("file", text, &|text| {
-            text.parse().map_err(|_| format!("'{text}' is no size"))
+            text.parse().map_err(|_| format!("'{text}' is not a size"))
         })
     }
 
@@ -322,7 +322,7 @@ mod tests {
         assert!(refusal(&format!("{ONE}{entry}{aim}")).contains("an aim names 'b'"));
         let unknown = refusal(&format!("{ONE}{entry}{}", aim.replace("rivals", "peers")));
         assert!(unknown.contains("peers") && unknown.contains("rivals"), "{unknown}");
-        assert!(refusal(&format!("{ONE}bytes = 'many'\n{entry}")).contains("'many' is no size"));
+        assert!(refusal(&format!("{ONE}bytes = 'many'\n{entry}")).contains("'many' is not a size"));
     }
 
     #[test]

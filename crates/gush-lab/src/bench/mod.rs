@@ -152,7 +152,9 @@ impl FromStr for Ignored {
         let statuses = text.split(',').map(|status| status.trim().parse());
         let statuses = statuses.collect::<Result<_, _>>();
         statuses.map(Self::Statuses).map_err(|_| {
-            Error::refused(format!("'{text}' is no list of exit statuses: 1,2 (or all-non-zero)"))
+            Error::refused(format!(
+                "'{text}' is not a list of exit statuses: 1,2 (or all-non-zero)"
+            ))
         })
     }
 }

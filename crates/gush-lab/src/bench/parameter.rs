@@ -42,7 +42,7 @@ impl Parameter {
             text.parse::<f64>()
                 .ok()
                 .filter(|number| number.is_finite())
-                .ok_or_else(|| Error::refused(format!("{name}: '{text}' is no number")))
+                .ok_or_else(|| Error::refused(format!("{name}: '{text}' is not a number")))
         };
         let (from, to, by) = (number(least)?, number(most)?, number(step)?);
         if by == 0.0 || (to - from) / by < 0.0 {

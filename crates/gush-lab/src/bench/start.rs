@@ -32,7 +32,7 @@ impl FromStr for Shell {
             _ if text == "none" => Ok(Self::None),
             _ if text == "default" => Ok(Self::Words(vec!["sh".to_owned()])),
             Some(words) => Ok(Self::Words(words)),
-            None => Err(Error::refused(format!("'{text}' is no shell"))),
+            None => Err(Error::refused(format!("'{text}' is not a shell"))),
         }
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn words(
 ) -> Result<Vec<OsString>, Error> {
     let split = shlex::split(command).filter(|words| !words.is_empty()).ok_or_else(|| {
         Error::refused(format!(
-            "'{command}' is no command: nothing in it, or a quote without its end"
+            "'{command}' is not a command: it is empty, or a quote is not closed"
         ))
     })?;
     // A path that is no UTF-8 cannot pass through a String; such a directory is refused when it is

@@ -22,7 +22,7 @@ pub(super) fn closed(name: &str) -> Error {
 /// The error where a pipe is needed and `name` is none.
 pub(super) fn no_pipe(name: &str, need: &str) -> Error {
     Error::refused(format!(
-        "{name} is no pipe, and {need}: connect the two, gush pipe write | gush pipe read"
+        "{name} is not a pipe, and {need}: connect the two, gush pipe write | gush pipe read"
     ))
 }
 

@@ -58,7 +58,7 @@ fn prepare(
             return Err(ends::no_pipe(NAME, "--pipe-size is the size of one"));
         }
         if options.bytes.is_none() && !is_socket(to) {
-            return Err(ends::no_pipe(NAME, "without --bytes it would be written to for ever"));
+            return Err(ends::no_pipe(NAME, "without --bytes it would be written to endlessly"));
         }
         return Ok(());
     }

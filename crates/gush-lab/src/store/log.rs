@@ -170,7 +170,8 @@ impl Log {
             )),
             Some(Some(_)) => Ok(Head::Ours),
             _ => foreign(
-                "is no store of runs, and is left as it is: name another file with --db".to_owned(),
+                "is not a store of runs, and is left as it is: name another file with --db"
+                    .to_owned(),
             ),
         }
     }
@@ -262,7 +263,7 @@ fn torn_path(path: &Path) -> PathBuf {
 fn is_file_or_missing(path: &Path) -> Result<(), StoreError> {
     match fs::metadata(path) {
         Ok(there) if !there.is_file() => {
-            let kind = if there.is_dir() { "is a directory" } else { "is no regular file" };
+            let kind = if there.is_dir() { "is a directory" } else { "is not a regular file" };
             let why = format!("{kind}: name another file with --db");
             Err(StoreError::Foreign { path: path.to_owned(), why })
         }

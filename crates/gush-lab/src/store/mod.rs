@@ -44,7 +44,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The directory for the store cannot be made.
-    #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or leave it with --no-store)", path = path.display(), answer = os_text(source))]
+    #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or use --no-store)", path = path.display(), answer = os_text(source))]
     Directory { path: PathBuf, source: io::Error },
     /// The file is none of ours, or of a newer gush.
     #[error("{path}: {why}", path = path.display())]
@@ -208,7 +208,7 @@ fn failed(path: &Path, what: &'static str, source: io::Error) -> StoreError {
             " (what was stored before is kept: make room, or name another place with --db)"
         }
         ReadOnlyFilesystem | PermissionDenied => {
-            " (name another place with --db, or leave it with --no-store)"
+            " (name another place with --db, or use --no-store)"
         }
         WouldBlock => " (another process has been writing for a long time: try again)",
         _ => "",

@@ -14,7 +14,9 @@ impl Store {
         }
         if let Some(back) = back(word) {
             if back.is_none() {
-                return no_such(format!("'{word}' is no run: last~1 is the one before the last"));
+                return no_such(format!(
+                    "'{word}' is not a run: last~1 is the one before the last"
+                ));
             }
             return match back.and_then(|back| ids.len().checked_sub(back.checked_add(1)?)) {
                 Some(index) => Ok(ids[index].clone()),

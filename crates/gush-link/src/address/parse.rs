@@ -271,7 +271,7 @@ fn reserved(word: &str) -> Option<String> {
         let kinds: Vec<_> = row.kinds().map(|kind| kind.grammar()).collect();
         let usage = row.usage();
         return Some(format!(
-            "'{word}' alone is no address but an option: {}; {file}",
+            "'{word}' alone is not an address but an option: {}; {file}",
             kinds.iter().map(|kind| format!("{kind},{usage}")).collect::<Vec<_>>().join(", ")
         ));
     }

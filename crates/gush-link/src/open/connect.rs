@@ -83,7 +83,7 @@ async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result
                 Some("this is a directory; name the socket in it")
             }
             Some(libc::ECONNREFUSED) if is_no_socket(name) => {
-                Some("this is no socket; for a file or device, say file:PATH")
+                Some("this is not a socket; for a file or device, use file:PATH")
             }
             Some(libc::ECONNREFUSED) => Some("the socket has no listener; start the server"),
             Some(libc::ENOENT) if retried => Some("start the server first"),

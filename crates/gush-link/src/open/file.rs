@@ -309,7 +309,7 @@ impl OpenCall<'_> {
         } else if self.gives_permissions() && path.is_symlink() {
             "the link leads to a missing file, and only a file made here gets an owner: name that file"
         } else if names_terminal(path, options) {
-            "there is no such device: is it connected? retry=N waits for it"
+            "no such device: is it connected? retry=N waits for it"
         } else if makes {
             "make its directory first"
         } else if has_directory(path) {

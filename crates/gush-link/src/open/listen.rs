@@ -134,8 +134,11 @@ pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener
     let fd = inherit::listening(which)?;
     let is_stream = sockopt::socket_type(&fd) == Ok(SocketType::STREAM);
     if !is_stream || sockopt::socket_acceptconn(&fd) != Ok(true) {
-        return Err(OpenError::said("take over", "this descriptor is no listening stream socket")
-            .hinted("for one that is connected, say fd:N"));
+        return Err(OpenError::said(
+            "take over",
+            "this descriptor is not a listening stream socket",
+        )
+        .hinted("for one that is connected, say fd:N"));
     }
     let is_internet = sockopt::socket_domain(&fd).is_ok_and(|domain| domain != AddressFamily::UNIX);
     if !is_internet && !options.ranges().is_empty() {

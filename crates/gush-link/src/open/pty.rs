@@ -192,7 +192,7 @@ fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
         Ok(_) => taken("it is a link to a pseudo-terminal: remove it, or say unlink"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            taken("something that is no link has this name: choose another")
+            taken("a file that is not a link has this name: choose another")
         }
         Err(error) => Err(OpenError::new("make the link", error)),
     }

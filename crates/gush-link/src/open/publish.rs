@@ -235,7 +235,7 @@ pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
         Ok(_) => {
             return Err(in_use()
                 .passing(false)
-                .hinted("a file that is no socket has this name; choose another name"));
+                .hinted("a file that is not a socket has this name; choose another name"));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(OpenError::new("bind", error)),

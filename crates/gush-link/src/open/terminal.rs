@@ -30,7 +30,7 @@ pub(super) fn set(terminal: &impl AsFd, options: &Options) -> Result<Option<PutB
     let fail = |errno: Errno| {
         let error = OpenError::new("set the terminal", errno);
         match errno {
-            Errno::NOTTY => error.hinted("this is no terminal: leave its settings out"),
+            Errno::NOTTY => error.hinted("this is not a terminal: leave its settings out"),
             Errno::INVAL => error.hinted("the line has no such speed or mode"),
             _ => error,
         }

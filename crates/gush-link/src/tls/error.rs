@@ -228,10 +228,9 @@ fn alert_received(alert: AlertDescription) -> (String, Option<&'static str>) {
     let name = alert_name(alert);
     let with_name = |what: &str| format!("{what} ({name})");
     match alert {
-        Alert::CertificateRequired => (
-            with_name("the peer wants a certificate of ours"),
-            Some("cert=FILE,key=FILE names one"),
-        ),
+        Alert::CertificateRequired => {
+            (with_name("the peer requires a certificate"), Some("cert=FILE,key=FILE names one"))
+        }
         Alert::UnknownCA
         | Alert::BadCertificate
         | Alert::UnsupportedCertificate

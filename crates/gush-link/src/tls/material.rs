@@ -152,6 +152,6 @@ fn unreadable(file: &OsStr, error: pem::Error) -> OpenError {
         pem::Error::Io(error) => OpenError::new(step(file), error)
             .passing(false)
             .hinted("the file must be there and readable; gush link --make-cert PREFIX makes a pair for a first try"),
-        other => OpenError::said(step(file), format!("it is no sound PEM file: {other}")),
+        other => OpenError::said(step(file), format!("it is not a valid PEM file: {other}")),
     }
 }

@@ -283,7 +283,7 @@ fn a_stale_socket_is_replaced_only_if_that_is_asked_for_and_a_live_one_never() {
 
         std::fs::write(&path, "precious").unwrap();
         let error = listener(&format!("{text},unlink")).await.unwrap_err();
-        assert!(error.hint().unwrap().contains("no socket has this name"), "{error}");
+        assert!(error.hint().unwrap().contains("not a socket has this name"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     });
 }
@@ -371,7 +371,7 @@ fn a_regular_file_is_not_called_a_socket() {
     let path = dir.path().join("data");
     std::fs::write(&path, "data").unwrap();
     let error = run(one(&format!("unix:{}", path.display()))).unwrap_err();
-    assert!(error.hint().unwrap().contains("no socket"), "{error}: {:?}", error.hint());
+    assert!(error.hint().unwrap().contains("not a socket"), "{error}: {:?}", error.hint());
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn a_refused_connection_says_where_and_what_to_do() {
     );
     assert_eq!(
         error.hint(),
-        Some("nobody listens there; start the server, or wait for it with retry=N")
+        Some("nothing listens there; start the server, or wait for it with retry=N")
     );
     assert!(error.passes());
 }

@@ -63,7 +63,7 @@ impl Folder {
     /// Hashes the regular file with a name, which is no link.
     ///
     /// # Errors
-    /// When it cannot be opened or read, or is no regular file.
+    /// When it cannot be opened or read, or is not a regular file.
     pub fn digest(&self, name: &OsStr) -> Result<gush::Digest, Error> {
         self.with(name, |place| {
             let fd = place

@@ -181,12 +181,12 @@ pub(crate) trait Range {
 }
 
 fn source_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
-    pair.source_at.ok_or_else(|| Refusal::because(method, "the source is no regular file"))
+    pair.source_at.ok_or_else(|| Refusal::because(method, "the source is not a regular file"))
 }
 
 fn target_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
     pair.target_at.ok_or_else(|| {
-        Refusal::because(method, "the target is no regular file, or was opened for append")
+        Refusal::because(method, "the target is not a regular file, or was opened for append")
     })
 }
 

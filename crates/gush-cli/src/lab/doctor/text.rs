@@ -25,9 +25,7 @@ pub fn of(examination: &Examination, columns: usize) -> String {
         let _ = writeln!(text, "\n{} → {}", printable(&pair.from), printable(&pair.to));
         add(&mut text, &pair.findings, columns);
     }
-    text.push_str(
-        "\n✓ fine  ~ limited  ✗ not to be had  ? not found out  → consequence  + remedy\n",
-    );
+    text.push_str("\n✓ fine  ~ limited  ✗ not available  ? unknown  → consequence  + remedy\n");
     text
 }
 

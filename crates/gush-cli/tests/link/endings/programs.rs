@@ -233,11 +233,11 @@ fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(code), "{limit}: {said}");
         assert!(said.contains(&format!("\"ended\":\"{ended}\"")), "{limit}: {said}");
-        assert!(said.contains("still at work"), "{limit}: {said}");
+        assert!(said.contains("still ran"), "{limit}: {said}");
     }
 }
 
-/// One limit is there for both: each program that is still at work then is reported. Within a limit of its own, which begins after that of
+/// One limit is there for both: each program that is still ran then is reported. Within a limit of its own, which begins after that of
 /// the first, the second program would end.
 #[test]
 fn two_programs_have_one_limit() {
@@ -254,7 +254,7 @@ fn two_programs_have_one_limit() {
         assert_eq!(status.code(), Some(code), "{limit}: {said}");
         assert!(said.contains(&format!("\"ended\":\"{ended}\"")), "{limit}: {said}");
         for program in programs {
-            let names_it = |line: &str| line.contains(program) && line.contains("still at work");
+            let names_it = |line: &str| line.contains(program) && line.contains("still ran");
             assert!(said.lines().any(names_it), "{limit}, {program}: {said}");
         }
     }

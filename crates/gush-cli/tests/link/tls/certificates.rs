@@ -229,7 +229,7 @@ fn clients_show_a_certificate_where_an_authority_is_named() {
     let listening =
         Running::start(&[&pki.listen("server", &format!(",fork,{}", pki.trust())), "exec:cat"]);
     let (done, _, said) = linked("-", &pki.connect(&listening.place(), ""));
-    assert!(!done && said.contains("the peer wants a certificate of ours"), "{said}");
+    assert!(!done && said.contains("the peer requires a certificate"), "{said}");
     listening.says("the client shows no certificate");
     let foreign = format!(",{}", stranger.own("server"));
     let (done, _, said) = linked("-", &pki.connect(&listening.place(), &foreign));

@@ -339,7 +339,7 @@ impl Contender {
 pub fn absence(program: &str, label: &str) -> String {
     let why = match Path::new(program).metadata() {
         Ok(there) if there.is_dir() => "is a directory and no program",
-        Ok(_) => "is no program (a file of comparisons ends in .toml)",
+        Ok(_) => "is not a program (a file of comparisons ends in .toml)",
         // Looked for in this place alone, where a build would put the program.
         Err(_) if program.contains('/') => "does not exist",
         Err(_) => "is not installed",

@@ -130,7 +130,7 @@ impl Found {
                 return Ok(file);
             }
         }
-        Err("the source takes no new file, and has none to read".to_owned())
+        Err("no file can be made in the source, and it has none to read".to_owned())
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) fn lacking(
     status: &Status,
 ) -> Finding {
     let finding =
-        Finding::absent(topic, format!("{call} is not to be had: {}", words(errno)), without);
+        Finding::absent(topic, format!("{call} is not available: {}", words(errno)), without);
     let is_switch = topic == "io-uring"
         && std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
             .is_ok_and(|text| text.trim() != "0");
@@ -109,7 +109,7 @@ pub(super) fn lacking(
         }
         Errno::NOMEM => finding.remedy("raise the limits on memory and on locked memory (ulimit -l)"),
         _ if status.is_filtered() => {
-            finding.remedy(format!("a filter on system calls is at work (see seccomp): allow {call} in its profile"))
+            finding.remedy(format!("a filter of system calls is active (see seccomp): allow {call} in its profile"))
         }
         Errno::NOSYS => finding.remedy("this kernel has no such call: use one that does, or a virtual machine instead of a sandbox"),
         Errno::PERM | Errno::ACCESS => finding.remedy("a security module denies it: see its log (dmesg, journalctl)"),

@@ -16,7 +16,7 @@ const MOST_BYTES: u64 = 64 << 10;
 
 /// The consequence where nothing is known.
 const UNTRIED: &str =
-    "it is tried when something is copied; gush goes another way if it is refused";
+    "it is tried when something is copied; gush uses another method if it is refused";
 
 /// A method that depends on both paths.
 struct Trial {

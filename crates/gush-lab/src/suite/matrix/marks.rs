@@ -24,8 +24,8 @@ pub(super) fn legend(cells: &Cells<'_>) -> String {
     }
     let mut entries = vec![
         "✓ works, bytes verified (into zero and null: counted)",
-        "– the kernel says no, as below each grid (--json has the errno of each cell)",
-        "· a rule of gush's own says no",
+        "– the kernel refuses, as below each grid (--json has the errno of each cell)",
+        "· a rule of gush itself refuses",
         "! the wrong bytes arrived, or it did not end",
     ];
     if cells.cells.values().any(|cell| cell.speed().is_some()) {

@@ -26,7 +26,7 @@ impl FromStr for Pairs {
     fn from_str(text: &str) -> Result<Self, Error> {
         let (source, target) = text.split_once(':').ok_or_else(|| {
             Error::refused(format!(
-                "'{text}' is no pair: write SOURCE:TARGET, such as ext4:tcp, pipe:* or *:pty"
+                "'{text}' is not a pair: write SOURCE:TARGET, such as ext4:tcp, pipe:* or *:pty"
             ))
         })?;
         let side = |text: &str, serves: fn(Kind) -> bool, name| match text {
@@ -60,6 +60,6 @@ mod tests {
         let refusal = |text: &str| text.parse::<Pairs>().unwrap_err().to_string();
         assert!(refusal("modem:tcp").contains("unknown kind of end 'modem'"));
         assert_eq!(refusal("tcp:procfs-seq"), "procfs-seq can be no target");
-        assert!(refusal("pipe").starts_with("'pipe' is no pair: write SOURCE:TARGET"));
+        assert!(refusal("pipe").starts_with("'pipe' is not a pair: write SOURCE:TARGET"));
     }
 }
