@@ -390,7 +390,7 @@ pub enum Outcome {
     Kept,
 }
 
-/// What the receiver says, on the first stream.
+/// What the receiver says, on the first stream but for [`Joined`](Self::Joined).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToSender {
     /// The request cannot be served, or the session has failed.
