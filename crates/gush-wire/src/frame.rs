@@ -81,6 +81,10 @@ fn lost(doing: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| Error::Io { doing, error }
 }
 
+fn lost_by(doing: &'static str, error: &gush::Error) -> Error {
+    lost(doing)(error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from))
+}
+
 fn write_all_at(file: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result<(), gush::Errno> {
     while !data.is_empty() {
         let written = rustix::io::retry_on_intr(|| rustix::io::pwrite(file, data, offset))
@@ -144,14 +148,19 @@ impl Output {
     /// # Errors
     /// When the stream fails.
     pub fn record(&mut self, record: &impl Serialize) -> Result<bool, Error> {
-        let body = postcard::to_stdvec(record).map_err(|error| broken(error.to_string()))?;
-        if body.len() > MOST_RECORD_BYTES {
-            return Ok(false);
-        }
-        self.buffer.extend(header(RECORD, body.len(), &body));
-        self.buffer.extend(body);
+        let is_added = self.push(record)?;
         self.flush_if_full()?;
-        Ok(true)
+        Ok(is_added)
+    }
+
+    fn push(&mut self, record: &impl Serialize) -> Result<bool, Error> {
+        let body = postcard::to_stdvec(record).map_err(|error| broken(error.to_string()))?;
+        let is_short = body.len() <= MOST_RECORD_BYTES;
+        if is_short {
+            self.buffer.extend(header(RECORD, body.len(), &body));
+            self.buffer.extend(body);
+        }
+        Ok(is_short)
     }
 
     /// Adds data that `read` writes into the buffer, after a record that announces it. Neither is
@@ -166,9 +175,7 @@ impl Output {
         read: impl FnOnce(&mut [u8]) -> Result<bool, E>,
     ) -> Result<Result<bool, E>, Error> {
         let before = self.buffer.len();
-        let body = postcard::to_stdvec(announced).map_err(|error| broken(error.to_string()))?;
-        self.buffer.extend(header(RECORD, body.len(), &body));
-        self.buffer.extend(body);
+        self.push(announced)?;
         self.buffer.extend(header(DATA, length, &[]));
         let start = self.buffer.len();
         self.buffer.resize(start + length, 0);
@@ -236,8 +243,7 @@ impl Output {
         let delivered = match &moved {
             Ok(bytes) => *bytes,
             Err(error) if error.side() == Some(gush::Side::Target) => {
-                let error = error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from);
-                return Err(lost("sending data")(error));
+                return Err(lost_by("sending data", error));
             }
             Err(error) => error.delivered_bytes(),
         };
@@ -433,9 +439,7 @@ impl Input {
                     Ok(report) if report.bytes == left as u64 => return Ok(Ok(())),
                     Ok(_) => return Err(Error::Ended),
                     Err(error) if error.side() == Some(gush::Side::Source) => {
-                        let error =
-                            error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from);
-                        return Err(lost("receiving data")(error));
+                        return Err(lost_by("receiving data", &error));
                     }
                     // Bytes in flight have left the stream, and are lost with the file.
                     Err(error) => {

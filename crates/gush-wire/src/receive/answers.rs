@@ -153,12 +153,12 @@ impl Session {
     pub fn end_entry(
         &self,
         arrival: &Arrival<'_>,
-        folder: &Arc<Folder>,
-        ended: Result<Ending, gush_tree::Error>,
+        folder: Option<&Arc<Folder>>,
+        ended: Result<Ending, impl ToString>,
     ) -> Result<(), Error> {
         let Arrival { id, name, has_names, .. } = *arrival;
-        let first = match ended {
-            Ok(Ending::Made { .. } | Ending::Kept) if has_names => folder
+        let first = match (&ended, folder) {
+            (Ok(Ending::Made { .. } | Ending::Kept), Some(folder)) if has_names => folder
                 .identity(name)
                 .map(|identity| First::Made(Arc::clone(folder), name.to_owned(), identity)),
             _ => None,
@@ -167,16 +167,12 @@ impl Session {
         if has_names {
             self.settle_names(id, first.unwrap_or(First::None))?;
         }
-        self.ended(arrival.folder, arrival.name)
+        self.ended(arrival.folder, name)
     }
 
-    /// Answers an entry with a failure, of which the reason may be empty.
-    pub fn fail_entry(&self, arrival: &Arrival<'_>, why: String) -> Result<(), Error> {
-        self.answer(arrival, Err(why));
-        if arrival.has_names {
-            self.settle_names(arrival.id, First::None)?;
-        }
-        self.ended(arrival.folder, arrival.name)
+    /// Answers an entry of a directory that has failed, or one of which the user knows why it does.
+    pub fn fail_entry(&self, arrival: &Arrival<'_>) -> Result<(), Error> {
+        self.end_entry(arrival, None, Err(""))
     }
 
     /// The sender reports a problem of its side.

@@ -223,7 +223,7 @@ impl Incoming {
             // Before its directory ends: what is left of the file would be removed later.
             work.stage = Stage::Failed(String::new());
             drop(work);
-            return session.fail_entry(&arrival, String::new());
+            return session.fail_entry(&arrival);
         }
         self.begin(session, &mut work);
         let digest = work.digest.take();
@@ -232,13 +232,10 @@ impl Incoming {
         drop(work);
         let draft = match stage {
             Stage::Begun(draft) => Arc::into_inner(draft),
-            Stage::Failed(why) => return session.fail_entry(&arrival, why),
+            Stage::Failed(why) => return session.end_entry(&arrival, None, Err(why)),
             Stage::Announced(_) => None,
         };
         let draft = draft.ok_or_else(|| out_of_place("the end of a file in use"))?;
-        let Some(folder) = &self.folder else {
-            return session.fail_entry(&arrival, String::new());
-        };
         let sized = if ends_in_hole { draft.set_size() } else { Ok(()) };
         let ended = match sized.and_then(|()| verify(&draft, digest)) {
             Ok(digest) => {
@@ -253,7 +250,7 @@ impl Incoming {
                 Err(error)
             }
         };
-        session.end_entry(&arrival, folder, ended)
+        session.end_entry(&arrival, self.folder.as_ref(), ended)
     }
 }
 

@@ -94,7 +94,7 @@ impl Session {
             bytes: None,
             ..Arrival::new(id, folder_id, &name, &portrait, false)
         };
-        let Some(folder) = folder else { return self.fail_entry(&arrival, String::new()) };
+        let Some(folder) = folder else { return self.fail_entry(&arrival) };
         let options = &self.options;
         let standing = match options.update {
             Update::All => Ok(Standing::Copy),
@@ -125,7 +125,7 @@ impl Session {
                 })
             }
         };
-        self.end_entry(&arrival, &folder, ended)
+        self.end_entry(&arrival, Some(&folder), ended)
     }
 }
 

@@ -252,11 +252,6 @@ impl Session {
         self.find(is_first, "data of an unknown file", |state| state.files.get(&id).cloned())
     }
 
-    /// An entry has come, and will be answered.
-    pub fn arrived(&self) -> Result<(), Error> {
-        self.lock().arrives()
-    }
-
     /// Announces a file, whose data may come on any stream.
     pub fn announce(&self, id: u64, file: Incoming) -> Result<(), Error> {
         if file.has_names {

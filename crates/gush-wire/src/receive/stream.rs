@@ -44,16 +44,16 @@ impl Session {
                         portrait.kind(),
                         FileType::RegularFile | FileType::Directory | FileType::Unknown
                     );
-                    of_kind(&portrait, is_right)?;
-                    let (name, folder) = self.entry(name, folder_id, &portrait, true)?;
-                    self.arrived()?;
+                    let (name, folder) = self.entry(name, folder_id, &portrait, is_right, true)?;
+                    self.lock().arrives()?;
                     let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
-                    let Some(folder) = folder else {
-                        self.fail_entry(&arrival, String::new())?;
-                        continue;
-                    };
-                    let made = self.make_other((folder_id, &folder), &name, &portrait);
-                    self.end_entry(&arrival, &folder, made)?;
+                    match &folder {
+                        Some(folder) => {
+                            let made = self.make_other((folder_id, folder), &name, &portrait);
+                            self.end_entry(&arrival, Some(folder), made)?;
+                        }
+                        None => self.fail_entry(&arrival)?,
+                    }
                 }
                 ToReceiver::Operand { number, name } => {
                     let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Operand"))?;
@@ -84,24 +84,14 @@ impl Session {
         name: Vec<u8>,
         folder: u64,
         portrait: &Portrait,
+        is_right: bool,
         is_first: bool,
     ) -> Result<(OsString, Option<Arc<Folder>>), Error> {
+        of_kind(portrait, is_right)?;
         let name = self.name(name, folder)?;
         let may_be = |shown: &Shown| shown.may_be_other(&name, portrait.kind());
         ensure(folder != BASE || self.shown.as_ref().is_none_or(may_be), NOT_ASKED_FOR)?;
         Ok((name, self.folder(folder, is_first)?))
-    }
-
-    /// The same of a regular file.
-    fn regular(
-        &self,
-        name: Vec<u8>,
-        folder: u64,
-        portrait: &Portrait,
-        is_first: bool,
-    ) -> Result<(OsString, Option<Arc<Folder>>), Error> {
-        of_kind(portrait, portrait.kind() == FileType::RegularFile)?;
-        self.entry(name, folder, portrait, is_first)
     }
 
     /// Serves a further stream until it is closed.
@@ -128,7 +118,8 @@ impl Session {
     fn take(&self, record: ToReceiver, input: &mut Input, is_first: bool) -> Result<(), Error> {
         match record {
             ToReceiver::File { id, folder: folder_id, name, portrait, has_names, resumes } => {
-                let (name, folder) = self.regular(name, folder_id, &portrait, is_first)?;
+                let is_file = portrait.kind() == FileType::RegularFile;
+                let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
                 if has_names && !is_first {
                     return Err(out_of_place("a file with several names"));
                 }
@@ -163,27 +154,29 @@ impl Session {
                 self.ended(folder, &name)
             }
             ToReceiver::Ask { id, folder: folder_id, name, portrait, has_names } => {
-                let (name, folder) = self.regular(name, folder_id, &portrait, is_first)?;
+                let is_file = portrait.kind() == FileType::RegularFile;
+                let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
                 if has_names {
                     self.expect_names(id)?;
                 }
-                self.arrived()?;
+                self.lock().arrives()?;
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                 match folder {
                     Some(folder) => self.answer_question(&arrival, &folder, &portrait),
-                    None => self.fail_entry(&arrival, String::new()),
+                    None => self.fail_entry(&arrival),
                 }
             }
             ToReceiver::Compared { id, folder: folder_id, name, portrait, has_names, is_same } => {
-                let (name, folder) = self.regular(name, folder_id, &portrait, is_first)?;
-                self.arrived()?;
+                let is_file = portrait.kind() == FileType::RegularFile;
+                let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
+                self.lock().arrives()?;
                 let (folder, ended) = match (folder, is_same, self.options.dry_run) {
-                    (Some(folder), true, _) => (folder, Ok(Ending::Kept)),
-                    (Some(folder), _, true) => (folder, Ok(Ending::Made { is_complete: true })),
+                    (Some(folder), true, _) => (folder, Ending::Kept),
+                    (Some(folder), _, true) => (folder, Ending::Made { is_complete: true }),
                     _ => return Err(out_of_place("Compared")),
                 };
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
-                self.end_entry(&arrival, &folder, ended)
+                self.end_entry(&arrival, Some(&folder), Ok::<_, String>(ended))
             }
             _ => Err(out_of_place("a record")),
         }
@@ -242,7 +235,7 @@ impl Session {
             Ok(Standing::Skip) => Ok(Ending::Skipped),
             Err(error) => Err(error),
         };
-        self.end_entry(arrival, folder, ended)
+        self.end_entry(arrival, Some(folder), ended)
     }
 
     /// The name of an entry, which cannot lead out of its directory.

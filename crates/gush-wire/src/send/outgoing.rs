@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{self, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::queue::Found;
 use crate::frame::{COPIED_BYTES, MOST_DATA_BYTES};
 
 /// Bytes of a file, from one offset to another.
@@ -44,11 +45,12 @@ struct Progress {
 }
 
 impl Outgoing {
-    pub fn new(id: u64, file: File, stat: Stat, path: PathBuf, target: PathBuf) -> Self {
+    pub fn new(found: &Found, file: File) -> Self {
+        let (id, stat) = (found.id, found.stat);
+        let (path, target) = (found.path.clone(), found.target.clone());
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
-        let progress = Progress::default();
         let outgoing =
-            Self { id, file, stat, path, target, size_bytes, progress: Mutex::new(progress) };
+            Self { id, file, stat, path, target, size_bytes, progress: Mutex::default() };
         outgoing.limit_to(&[(0, size_bytes)]);
         outgoing
     }

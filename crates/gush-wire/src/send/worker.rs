@@ -160,9 +160,7 @@ impl Session<'_> {
         let is_divided = has_names || portrait.size_bytes > MOST_DATA_BYTES as u64;
         // The receiver has to know a file before its data comes on another stream.
         let announces = if is_divided { &self.first } else { stream };
-        let file = (fd, found.stat, found.path.clone(), found.target.clone());
-        let file = Outgoing::new(id, File::from(file.0), file.1, file.2, file.3);
-        let file = Arc::new(file);
+        let file = Arc::new(Outgoing::new(&found, File::from(fd)));
         let is_asked = resumes.is_some();
         if is_asked {
             self.lock().resuming.insert(id, Arc::clone(&file));
