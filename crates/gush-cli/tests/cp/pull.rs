@@ -220,8 +220,8 @@ fn options_of_the_line_hold_in_a_pull() {
         dir.path(),
         "mkdir s; seq 1000000 >s/text; echo 2 >s/b
         printf '#!/bin/sh\nshift\n\"$@\" | tee sent\n' >shell
-        $C -r --compress h:s t; stat -c %s sent; diff -r s t
-        begun=$(date +%s%N); $C --limit 4M h:s/text limited; echo $(( $(date +%s%N) - begun ))
+        $C -r --compress --streams 1 h:s t; stat -c %s sent; diff -r s t
+        begun=$(date +%s%N); $C --limit 4M --streams 1 h:s/text limited; echo $(( $(date +%s%N) - begun ))
         $C -r --json h:s j | grep -v '^{\"files\"' | sort",
     );
     let said = stdout(&output);
