@@ -12,11 +12,14 @@ use gush_net::{Direction, Error, Relay, Totals, within};
 use gush_text::with_unit;
 use rustix::event::PollFlags;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
+use crate::connection::LAST_ANSWERS;
 use crate::open::input::{Input, Unread};
 use crate::open::{End, Keeper};
 use crate::record::Failure;
 use crate::session::Name;
+use crate::settings::Settings;
 
 /// How long a program may take to exit once its output is closed. Afterwards the end of data is
 /// passed on without a status.
@@ -43,7 +46,8 @@ pub(crate) async fn finish_of(keeper: &mut Keeper, name: &Name, limit: Option<Du
             Ok(finished) => finished,
             Err(_) => {
                 let limit = with_unit(limit);
-                let why = format!("{name}: the program still ran after {limit}, and was ended");
+                let fate = if keeper.leaves_program() { "is left alone" } else { "was ended" };
+                let why = format!("{name}: the program still ran after {limit}, and {fate}");
                 return Finish::Late(Failure::new(why, None));
             }
         },
@@ -87,19 +91,21 @@ pub(crate) async fn relayed(
     relay: &mut Relay,
     first: &mut End,
     second: &mut End,
+    settings: &Settings,
 ) -> Result<Totals, Error> {
     // Most connections are between sockets, and have no memory for programs.
     if [&first.keeper, &second.keeper].iter().all(|keeper| keeper.process().is_none()) {
         return relay.run(&mut first.conduit, &mut second.conduit).await;
     }
-    Box::pin(relayed_with_programs(relay, [first, second])).await
+    Box::pin(relayed_with_programs(relay, [first, second], settings)).await
 }
 
 /// Relays until the end. An exited program gets no more bytes, and the end of its output is a
-/// proper one only with exit status 0.
+/// proper one only with exit status 0. With `graceful` bytes that still come for it are a failure.
 async fn relayed_with_programs(
     relay: &mut Relay,
     mut ends: [&mut End; 2],
+    settings: &Settings,
 ) -> Result<Totals, Error> {
     // Has the end a program that has not exited yet?
     let mut runs = ends.each_ref().map(|end| end.keeper.process().is_some());
@@ -134,7 +140,15 @@ async fn relayed_with_programs(
     }
     // Was the direction to an exited program given up already?
     let mut given_up = [false; 2];
+    // When it will be, with `graceful`.
+    let mut waits_until = [None::<Instant>; 2];
     loop {
+        let next = (0..2).filter_map(|at| Some((waits_until[at]?, at))).min();
+        let waited = async {
+            let Some((until, at)) = next else { return pending().await };
+            sleep_until(until).await;
+            at
+        };
         let [End { conduit: a, keeper: a_keeper, .. }, End { conduit: b, keeper: b_keeper, .. }] =
             &mut ends;
         let (at, exited) = tokio::select! {
@@ -142,7 +156,8 @@ async fn relayed_with_programs(
             biased;
             relayed = relay.run(a, b) => {
                 let Err(error) = relayed else { return relayed };
-                let Some(at) = gone_program(&error).filter(|at| ends[*at].keeper.process().is_some()) else {
+                let gone = gone_program(&error).filter(|_| !settings.graceful);
+                let Some(at) = gone.filter(|at| ends[*at].keeper.process().is_some()) else {
                     return Err(error);
                 };
                 let exited = within(EXIT_WAIT, ends[at].keeper.finished()).await;
@@ -164,13 +179,26 @@ async fn relayed_with_programs(
             }
             exited = a_keeper.finished(), if runs[0] => (0, exited),
             exited = b_keeper.finished(), if runs[1] => (1, exited),
+            at = waited => {
+                waits_until[at] = None;
+                abandon(relay, ends[at], at);
+                continue;
+            }
         };
         runs[at] = false;
         given_up[at] = true;
         exits[at].send_replace(Some(has_succeeded(&exited)));
         // A process that the program started may still read its input.
-        if is_left(&ends[at].conduit) {
-            abandon(relay, ends[at], at);
+        if !is_left(&ends[at].conduit) {
+            continue;
+        }
+        // In one direction only the source ends the link, and a linger limit is the relay's. A
+        // terminal takes bytes after its reader has gone.
+        let fails = settings.graceful && !ends[at].conduit.facts().hangs_up;
+        match settings.one_way || settings.linger.is_some() {
+            _ if !fails => abandon(relay, ends[at], at),
+            false => waits_until[at] = Some(Instant::now() + LAST_ANSWERS),
+            true => {}
         }
     }
 }

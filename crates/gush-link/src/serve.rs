@@ -72,7 +72,7 @@ pub(crate) fn run(
     });
     // Without waiting: a lookup may hang in getaddrinfo(3), which cannot be cancelled.
     runtime.shutdown_background();
-    // No program started by this link outlives it.
+    // No program that must end outlives the link.
     let limit = settings.drain_limit();
     reaper::wait(|| stop.is_over(limit));
     let copies = || [&settings.tee, &settings.tee_back].into_iter().flatten();

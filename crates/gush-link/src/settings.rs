@@ -42,7 +42,8 @@ pub struct Settings {
     pub linger: Option<Duration>,
     /// Ends a connection that fails as one that finishes: its peers see an end of data and not a
     /// reset. No time limit ends a connection while bytes wait for a reader, and `idle` is no
-    /// failure.
+    /// failure. A program of `shell:` that is not waited for is left alone, and one of `exec:` gets
+    /// SIGTERM, but is never killed.
     pub graceful: bool,
     /// How long clients may go on once the link drains, before they are cut; 30 s by default.
     /// Programs that have not ended after SIGTERM by then are killed.
@@ -179,10 +180,11 @@ impl Settings {
 
     /// The directions in which the first or the second address is opened.
     pub(crate) fn how(&self, first: bool) -> How {
+        let how = How::default().leaving_programs(self.graceful);
         match (self.one_way, first) {
-            (false, _) => How::default(),
-            (true, true) => How::default().read_only(),
-            (true, false) => How::default().write_only(),
+            (false, _) => how,
+            (true, true) => how.read_only(),
+            (true, false) => how.write_only(),
         }
     }
 

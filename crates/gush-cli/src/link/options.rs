@@ -313,7 +313,7 @@ until the other side has acknowledged what was written (30 s without an answer, 
 peer that is no longer read, so that nothing is lost. After a failure TCP peers see a reset, not an end of data: after a reset \
 of the other side, a time limit (-T), a file that shrank, a program that failed, an address that cannot be opened, and when the \
 link is ended by a signal. With --graceful they see an end, as with socat, unless bytes that they have sent are left \
-unread: close(2) resets those connections. -T and -t wait for readers then.
+unread: close(2) resets those connections. -T and -t wait for readers then, and programs are not killed.
 
 --stats, --json and --metrics count the bytes written to the other side. A TCP peer may not have acknowledged the last ones: all \
 have arrived if the record has no error, and the link was not ended by a signal.

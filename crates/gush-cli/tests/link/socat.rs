@@ -50,8 +50,14 @@ fn a_missing_program_is_reported_whatever_the_number_of_its_input() {
 /// As socat does, where `gush link` waits for the other side.
 #[test]
 fn it_ends_soon_after_one_side_has_ended() {
+    let dir = TempDir::new().unwrap();
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    // The program, which goes on, ends with the test.
+    let _held = fs::File::options().read(true).write(true).open(&fifo).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_gush"));
-    command.args(["socat", "-", "SYSTEM:cat; sleep 1000"]);
+    let program = "SYSTEM:cat; exec cat <fifo >/dev/null 2>&1";
+    command.args(["socat", "-", program]).current_dir(dir.path());
     let output = bounded(60, &command).stdin(file_of(b"asked")).output().unwrap();
     assert_eq!(output.stdout, b"asked", "{output:?}");
     assert!(output.status.success(), "{output:?}");

@@ -1,10 +1,9 @@
 //! The phases after the relay.
 
-use std::io::ErrorKind;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use gush_net::{Conduit, Direction, EndReason, Error, LingerError, LingerTimeouts, Totals};
+use gush_net::{Conduit, EndReason, Error, LingerError, LingerTimeouts, Totals};
 use gush_text::{os_text, with_unit};
 use tracing::{info, warn};
 
@@ -52,9 +51,7 @@ impl Connection<'_> {
         let lingered = self.linger(&mut first, &mut second, directions, ending, timeouts).await;
         let lingered = match lingered {
             // All was written, and the kernel goes on sending.
-            Ok(late) | Err(late)
-                if self.shared.settings.graceful && late.ending == Ending::RelayFailed =>
-            {
+            Ok(late) if self.shared.settings.graceful && late.ending == Ending::RelayFailed => {
                 late.failure.iter().for_each(|failure| warn!(id = self.id, "{failure}"));
                 Ok(ConnectionResult::of(ending))
             }
@@ -125,10 +122,6 @@ impl Connection<'_> {
             Finish::Well | Finish::Late(_) => {
                 let origins = [first.origin, second.origin];
                 let failure = self.shared.relay_failure(error, &self.names, origins);
-                if settings.graceful && is_reset_of_a_source(error) {
-                    warn!(id = self.id, "{failure}");
-                    return ConnectionResult::of(Ending::Closed);
-                }
                 if self.shared.is_cool(error) {
                     info!(id = self.id, "{failure}");
                     return ConnectionResult::of(Ending::Closed);
@@ -293,7 +286,11 @@ impl Connection<'_> {
         // terminal is a hang-up (tty(4), SIGHUP), and discards what the program has not read yet.
         let End { conduit, mut keeper, .. } = *end;
         let terminal = Some(conduit).filter(|conduit| conduit.facts().hangs_up);
-        let limit = self.shared.settings.linger.or(self.shared.settings.idle);
+        let settings = &self.shared.settings;
+        let limit = settings.linger.or(settings.idle);
+        if settings.graceful && settings.one_way {
+            terminal.iter().for_each(|terminal| keeper.ends_once_read(terminal));
+        }
         match programs::finish_during(terminal, output_limit, &mut keeper, name, limit).await {
             Finish::Well => {
                 if let Some(unread) = programs::unread(&mut keeper, name) {
@@ -309,12 +306,6 @@ impl Connection<'_> {
             Finish::Late(failure) => Ok(Some(failure)),
         }
     }
-}
-
-/// Has a side reset the connection after all that was taken was delivered?
-fn is_reset_of_a_source(error: &Error) -> bool {
-    let is_reset = error.io_error().is_some_and(|io| io.kind() == ErrorKind::ConnectionReset);
-    is_reset && Direction::ALL.iter().all(|&way| error.passed(way).in_flight_bytes == 0)
 }
 
 /// Sends the end of data to TLS peers that have not got it: after a limit, in one direction, with

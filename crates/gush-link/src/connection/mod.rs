@@ -28,7 +28,7 @@ use crate::record::{Ending, Failure, Record};
 use crate::session::{Arrival, Name, Names, Shared, Turn};
 use crate::stop::Cancellation;
 use hang_up::Client;
-pub(crate) use relay::{Directions, Relaying};
+pub(crate) use relay::{Directions, LAST_ANSWERS, Relaying};
 
 /// The phase of a connection. Each ends by itself, at its limit, or when the link is cancelled.
 #[derive(Clone, Copy, Debug)]

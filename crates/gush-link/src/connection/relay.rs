@@ -20,7 +20,7 @@ use crate::record::Ending;
 /// How long answers are waited for once one side has ended, without a linger limit, where the other
 /// side cannot be notified of the end and does not end itself: datagrams, terminal devices, shared
 /// ends.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+pub(crate) const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// The largest datagram of UDP, nearly (udp(7)).
 const DATAGRAM_BYTES: f64 = 65_536.0;
 
@@ -113,7 +113,8 @@ impl Connection<'_> {
             options = options.close_sends_last_fin();
         }
         // An end of data that a terminal cannot see matters only if nothing else ends the link.
-        if !has_devices {
+        let ends_by_itself = has_devices || settings.graceful && settings.one_way;
+        if !ends_by_itself {
             options = options.on_unsent_eof(match settings.is_part {
                 true => |_| warn_of_unsent_eof(""),
                 false => |_| warn_of_unsent_eof("-t TIME ends the link, and "),
@@ -147,7 +148,7 @@ impl Connection<'_> {
                 let [first_room, second_room] = room;
                 tokio::select! {
                     biased;
-                    relayed = programs::relayed(relay, first, second) => Stop::End(match relayed {
+                    relayed = programs::relayed(relay, first, second, &self.shared.settings) => Stop::End(match relayed {
                         Ok(totals) => RelayEnd::Ended(totals),
                         Err(error) => RelayEnd::Failed(error),
                     }),

@@ -30,16 +30,23 @@ pub(crate) fn exec(words: &[String], options: &Options, how: &How) -> Result<End
     };
     let mut command = Command::new(name);
     command.args(arguments);
-    start(command, name, options, how)
+    start(command, name, options, how, Reach::Asked)
 }
 
 pub(crate) fn shell(line: &str, options: &Options, how: &How) -> Result<End, OpenError> {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(line);
-    start(command, "/bin/sh", options, how)
+    start(command, "/bin/sh", options, how, Reach::Left)
 }
 
-fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Result<End, OpenError> {
+/// Starts a program, whose reach is `spared` if `how` leaves programs.
+fn start(
+    mut command: Command,
+    name: &str,
+    options: &Options,
+    how: &How,
+    spared: fn(Pid) -> Reach,
+) -> Result<End, OpenError> {
     let plumbing = |error: io::Error| OpenError::new("make a connection to the program", error);
     let pty = options.is_on(Opt::Pty);
     let ends = match pty {
@@ -109,7 +116,11 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     })?;
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let number = number.ok_or_else(|| OpenError::said("start", "its process has no number"))?;
-    let reach = if shares_terminal { Reach::One(number) } else { Reach::Group(number) };
+    let reach = match shares_terminal {
+        _ if how.leaves_programs() => spared(number),
+        true => Reach::One(number),
+        false => Reach::Group(number),
+    };
     let program = Program { reach, status: None };
     // Closes the child's ends, without which its end of data would not arrive.
     drop(command);
@@ -203,7 +214,7 @@ fn terminal(options: &Options, how: &How) -> io::Result<Ends> {
     Ok(Ends { ours: Conduit::new(ours), input, output, error })
 }
 
-/// A program, which ends when this is dropped.
+/// A program, which is asked to end when this is dropped, unless it is left.
 pub(super) struct Program {
     reach: Reach,
     status: Option<ExitStatus>,
@@ -212,6 +223,11 @@ pub(super) struct Program {
 impl Program {
     pub fn id(&self) -> u32 {
         self.reach.pid().as_raw_pid().unsigned_abs()
+    }
+
+    /// Does the program go on when this is dropped?
+    pub fn is_left(&self) -> bool {
+        matches!(self.reach, Reach::Left(_))
     }
 
     /// Waits for the program's exit, and leaves the zombie, which keeps the group's number taken.

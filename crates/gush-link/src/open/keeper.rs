@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gush_net::Conduit;
 use rustix::fs::{Mode, OFlags, fstat};
 
 use super::child::Program;
@@ -139,6 +140,11 @@ impl Keeper {
         self.program.as_ref().map(Program::id)
     }
 
+    /// Does the program of this end go on without the link?
+    pub(crate) fn leaves_program(&self) -> bool {
+        self.program.as_ref().is_some_and(Program::is_left)
+    }
+
     /// The number of datagrams that this machine could not send.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent.as_ref().map_or(0, |unsent| unsent.load(Ordering::Relaxed))
@@ -164,6 +170,13 @@ impl Keeper {
             (self.program.or(later.program.take()), self.without_eof.or(later.without_eof.take()));
         let unsent = self.unsent.or(later.unsent.take());
         Self { program, without_eof, unsent, ..later }
+    }
+
+    /// The program is ended once it has read all, if its terminal is raw, which passes no end on.
+    pub(crate) fn ends_once_read(&mut self, terminal: &Conduit) {
+        if let Some(master) = terminal.write_fd().filter(|master| pty::is_raw(*master)) {
+            self.without_eof = master.try_clone_to_owned().ok();
+        }
     }
 
     /// Resolves when a program whose terminal gets no end of input has had nothing to read for

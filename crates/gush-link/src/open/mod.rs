@@ -100,6 +100,7 @@ pub struct How {
     unread: bool,
     unwritten: bool,
     once: bool,
+    leaves_programs: bool,
     client: Option<Client>,
     introduction: Option<Arc<(Header, Version)>>,
     listening: Option<Listening>,
@@ -145,6 +146,13 @@ impl How {
     #[must_use]
     pub fn once(self) -> Self {
         Self { once: true, ..self }
+    }
+
+    /// Of a program that the link does not wait for, only the process of `exec:` gets SIGTERM, once,
+    /// and `shell:` is left alone: as socat ends them.
+    #[must_use]
+    pub fn leaving_programs(self, leaves_programs: bool) -> Self {
+        Self { leaves_programs, ..self }
     }
 
     /// The end is opened for a client that comes from `peer` and connected to `local`: programs get
@@ -199,6 +207,10 @@ impl How {
     #[must_use]
     pub fn writes(&self) -> bool {
         !self.unwritten
+    }
+
+    fn leaves_programs(&self) -> bool {
+        self.leaves_programs
     }
 
     fn is_once(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,9 @@ use rustix::event::PollFlags;
 use rustix::fs::FileType;
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
-use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+use rustix::termios::{
+    LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
+};
 use tokio::time::Instant;
 
 use super::error::OpenError;
@@ -211,6 +213,14 @@ async fn until_opened(master: &OwnedFd) -> io::Result<()> {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Does a terminal pass bytes on as they are, so that none can stand for an end of data?
+pub(super) fn is_raw(master: BorrowedFd<'_>) -> bool {
+    tcgetattr(master).is_ok_and(|settings| {
+        !settings.local_modes.contains(LocalModes::ICANON)
+            && !settings.output_modes.contains(OutputModes::OPOST)
+    })
 }
 
 /// Waits until there has been nothing to read at the slave for `long`. Output is dropped meanwhile.

@@ -26,20 +26,30 @@ pub(super) enum Reach {
     Group(Pid),
     /// The program alone, because it shares our process group and terminal.
     One(Pid),
+    /// The program alone, which may go on after SIGTERM.
+    Asked(Pid),
+    /// None: the program goes on.
+    Left(Pid),
 }
 
 impl Reach {
     pub fn pid(self) -> Pid {
         match self {
-            Self::Group(pid) | Self::One(pid) => pid,
+            Self::Group(pid) | Self::One(pid) | Self::Asked(pid) | Self::Left(pid) => pid,
         }
+    }
+
+    /// Must the program have ended before this process does?
+    fn must_end(self) -> bool {
+        matches!(self, Self::Group(_) | Self::One(_))
     }
 
     fn signal(self, signal: Signal) {
         // An error means that the program is gone.
         let _ = match self {
             Self::Group(pid) => kill_process_group(pid, signal),
-            Self::One(pid) => kill_process(pid, signal),
+            Self::One(pid) | Self::Asked(pid) => kill_process(pid, signal),
+            Self::Left(_) => Ok(()),
         };
     }
 
@@ -51,17 +61,20 @@ impl Reach {
     }
 }
 
-/// Asks a program to end, and kills a slow one.
+/// Asks a program to end, and kills a slow one that must.
 pub(super) fn end(program: Reach) {
     program.signal(Signal::TERM);
-    // A stopped program sees SIGTERM only once it goes on.
-    program.signal(Signal::CONT);
+    if program.must_end() {
+        // A stopped program sees SIGTERM only once it goes on.
+        program.signal(Signal::CONT);
+    }
     // Most programs have exited by themselves, and need no thread.
     if program.is_reaped() {
         return;
     }
     let fd = pidfd_open(program.pid(), PidfdFlags::empty()).ok().map(Arc::new);
-    let slow = Slow { program, fd, give_up: Instant::now() + GRACE, is_killed: false };
+    let give_up = program.must_end().then(|| Instant::now() + GRACE);
+    let slow = Slow { program, fd, give_up };
     let mut state = state();
     state.slow.push(slow);
     if let Some(wake) = &state.wake {
@@ -74,7 +87,8 @@ pub(super) fn end(program: Reach) {
             tracing::warn!(
                 "no thread can wait for programs: {error}; programs that do not end at once are killed"
             );
-            for slow in std::mem::take(&mut state.slow) {
+            let slow = std::mem::take(&mut state.slow);
+            for slow in slow.into_iter().filter(|slow| slow.program.must_end()) {
                 slow.program.signal(Signal::KILL);
                 let _ = waitid(WaitId::Pid(slow.program.pid()), WaitIdOptions::EXITED);
             }
@@ -82,16 +96,19 @@ pub(super) fn end(program: Reach) {
     }
 }
 
-/// Waits until all programs asked to end have ended. Once `hurry` returns true, slow programs are
+/// Waits until all programs that must end have ended. Once `hurry` returns true, slow programs are
 /// killed.
 pub(crate) fn wait(hurry: impl Fn() -> bool) {
     let mut is_hurried = false;
     let mut state = state();
-    while state.wake.is_some() {
+    while state.wake.is_some() && state.slow.iter().any(|slow| slow.program.must_end()) {
         if !is_hurried && hurry() {
             is_hurried = true;
             let soon = Instant::now() + HASTE;
-            state.slow.iter_mut().for_each(|slow| slow.give_up = slow.give_up.min(soon));
+            state
+                .slow
+                .iter_mut()
+                .for_each(|slow| slow.give_up = slow.give_up.map(|at| at.min(soon)));
             if let Some(wake) = &state.wake {
                 wake_up(wake);
             }
@@ -108,8 +125,8 @@ struct Slow {
     program: Reach,
     /// The pidfd, readable when the program has ended; `None` if no descriptor was left.
     fd: Option<Arc<OwnedFd>>,
-    give_up: Instant,
-    is_killed: bool,
+    /// `None` once the program is killed, and for one that may go on.
+    give_up: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -146,8 +163,10 @@ fn reap(wake: &OwnedFd) {
         let mut state = state();
         state.slow.retain(|slow| !slow.program.is_reaped());
         let now = Instant::now();
-        for slow in state.slow.iter_mut().filter(|slow| !slow.is_killed && slow.give_up <= now) {
-            slow.is_killed = true;
+        for slow in &mut state.slow {
+            if slow.give_up.take_if(|at| *at <= now).is_none() {
+                continue;
+            }
             slow.program.signal(Signal::KILL);
             let number = slow.program.pid();
             tracing::warn!("process {number} does not end after SIGTERM and is killed");
@@ -160,8 +179,7 @@ fn reap(wake: &OwnedFd) {
         }
         let fds: Vec<_> = state.slow.iter().filter_map(|slow| slow.fd.clone()).collect();
         let sees_all = fds.len() == state.slow.len();
-        let timeout =
-            state.slow.iter().filter(|slow| !slow.is_killed).map(|slow| slow.give_up - now);
+        let timeout = state.slow.iter().filter_map(|slow| slow.give_up).map(|at| at - now);
         let timeout = timeout.chain((!sees_all).then_some(LOOK)).min();
         // Others may add programs during the wait.
         drop(state);

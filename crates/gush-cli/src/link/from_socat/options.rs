@@ -101,7 +101,10 @@ const NEEDLESS: &[(&str, &str)] = &[
         "openssl-compress compress fips openssl-fips egd openssl-egd pseudo openssl-pseudo",
         "gush link has TLS without OpenSSL",
     ),
-    ("nofork", "gush stays between the program and the other address, and passes the bytes on"),
+    (
+        "nofork",
+        "gush stays between the program and the other address, passes the bytes on, and ends with status 1 if the program fails",
+    ),
     ("oobinline so-oobinline", "an urgent byte is passed on in its place"),
     ("unlink-close", "nothing was made that could stay"),
     ("ignorecr", "lines of a proxy's answer may end without CR"),
@@ -205,7 +208,10 @@ const INSTEAD: &[(&str, &str)] = &[
         "user-early uid-e group-early gid-e perm-early perm-late",
         "chown(1) and chmod(1) change what exists",
     ),
-    ("end-close close", "a program is ended with the link; setsid(1) or `&` in SYSTEM keeps one"),
+    (
+        "end-close close",
+        "a program of EXEC gets SIGTERM with the link's end; SYSTEM leaves one running",
+    ),
     ("fork", "only listeners and connections of streams have more than one peer"),
     (PASSWORDS, "arguments are visible to all: credentials=FILE, which holds USER:PASSWORD"),
     ("login dash", "a login shell is exec:'bash -l'"),
