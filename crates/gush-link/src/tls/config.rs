@@ -82,12 +82,12 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
     let wanted = match options.flag(Opt::Verify) {
         Some(false) => Wanted::Any,
         _ => {
-            let (roots, pinned) = authorities(options)?;
+            let by = authorities(options)?;
             let name = match common {
                 Some(name) => Name::Common(name.to_owned()),
                 None => Name::Host(server_name(&remote.host)?),
             };
-            Wanted::Named { name, pinned, roots }
+            Wanted::Named { name, by }
         }
     };
     let algorithms = provider.signature_verification_algorithms;
@@ -146,12 +146,12 @@ fn clients(
     options: &Options,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, OpenError> {
-    let (roots, pinned) = authorities(options)?;
+    let by = authorities(options)?;
     let algorithms = provider.signature_verification_algorithms;
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&by.roots), provider);
     let chain = verifier.build().map_err(|error| OpenError::said(STEP, error.to_string()))?;
     let name = options.text(Opt::CommonName).map(str::to_owned);
-    Ok(Arc::new(Clients { name, pinned, chain, algorithms }))
+    Ok(Arc::new(Clients { name, by, chain, algorithms }))
 }
 
 /// The certificate by which this side identifies itself, and its key.

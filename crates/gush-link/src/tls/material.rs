@@ -3,14 +3,13 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::pinned::Pinned;
+use super::pinned::{Pinned, is_self_signed};
 use crate::address::{Opt, Options};
 use crate::open::OpenError;
 
@@ -32,34 +31,48 @@ pub(super) fn identity(options: &Options) -> Result<Option<Identity>, OpenError>
     Ok(Some(Identity { chain, key }))
 }
 
-/// Whom `cafile=` and `capath=` trust, or else this system.
-pub(super) fn authorities(options: &Options) -> Result<(Arc<RootCertStore>, Pinned), OpenError> {
+/// Who vouches for a peer.
+#[derive(Debug)]
+pub(super) struct Authorities {
+    pub roots: Arc<RootCertStore>,
+    pub pinned: Pinned,
+    /// Authorities that need another to vouch for them.
+    pub between: Vec<CertificateDer<'static>>,
+}
+
+impl Authorities {
+    /// What a peer has sent `between` its certificate and the root's, and what is known here.
+    pub fn with_known<'c>(&'c self, between: &'c [CertificateDer<'c>]) -> Vec<CertificateDer<'c>> {
+        between.iter().chain(&self.between).cloned().collect()
+    }
+}
+
+/// Whom `cafile=` and `capath=` trust, or else this system. As with OpenSSL, and unlike with webpki,
+/// a chain ends in a self-signed certificate.
+pub(super) fn authorities(options: &Options) -> Result<Authorities, OpenError> {
     let mut roots = RootCertStore::empty();
-    let mut pinned = Pinned::default();
+    let mut named = Vec::new();
     if let Some(file) = options.path(Opt::CaFile) {
-        for certificate in certificates(file, "cafile=FILE names certificates of authorities")? {
-            pinned.0.push(certificate.clone());
-            roots.add(certificate).map_err(|error| {
+        named.extend(certificates(file, "cafile=FILE names certificates of authorities")?);
+    }
+    if let Some(directory) = options.path(Opt::CaPath) {
+        named.extend(hashed(directory)?);
+    }
+    let (pinned, between): (Vec<_>, _) = named.into_iter().partition(is_self_signed);
+    if let Some(file) = options.path(Opt::CaFile).or_else(|| options.path(Opt::CaPath)) {
+        if pinned.is_empty() {
+            return Err(OpenError::said(step(file), "no certificate in it is self-signed")
+                .hinted("add that of the authority which all others have been signed by"));
+        }
+        for certificate in &pinned {
+            roots.add(certificate.clone()).map_err(|error| {
                 OpenError::said(
                     step(file),
                     format!("a certificate in it cannot be trusted: {error}"),
                 )
             })?;
         }
-    }
-    if let Some(directory) = options.path(Opt::CaPath) {
-        let found = rustls_native_certs::load_certs_from_paths(None, Some(Path::new(directory)));
-        if found.certs.is_empty() {
-            let why =
-                found.errors.first().map_or("no certificate is in it".into(), ToString::to_string);
-            return Err(OpenError::said(step(directory), why).hinted(
-                "`openssl rehash DIRECTORY` gives its files the names that are looked for",
-            ));
-        }
-        pinned.0.extend(found.certs.iter().cloned());
-        roots.add_parsable_certificates(found.certs);
-    }
-    if !is_said(options) {
+    } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             return Err(OpenError::said(
@@ -69,7 +82,31 @@ pub(super) fn authorities(options: &Options) -> Result<(Arc<RootCertStore>, Pinn
             .hinted("install ca-certificates, or name authorities by cafile=FILE"));
         }
     }
-    Ok((Arc::new(roots), pinned))
+    Ok(Authorities { roots: Arc::new(roots), pinned: Pinned(pinned), between })
+}
+
+/// The certificates in the files of `directory` that OpenSSL would look for: those called by a hash
+/// and a number (openssl-rehash(1)).
+fn hashed(directory: &OsStr) -> Result<Vec<CertificateDer<'static>>, OpenError> {
+    let files = fs::read_dir(directory).map_err(|error| OpenError::new(step(directory), error))?;
+    let is_hashed = |name: &OsStr| {
+        let parts = name.to_str().and_then(|name| name.split_once('.'));
+        parts.is_some_and(|(hash, number)| {
+            hash.len() == 8
+                && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+                && number.parse::<u32>().is_ok()
+        })
+    };
+    let files = files.flatten().filter(|file| is_hashed(&file.file_name()));
+    let found = files.filter_map(|file| CertificateDer::pem_file_iter(file.path()).ok());
+    let found: Vec<_> = found.flatten().flatten().collect();
+    match found.is_empty() {
+        false => Ok(found),
+        true => {
+            Err(OpenError::said(step(directory), "no file there has a certificate and its name")
+                .hinted("`openssl rehash DIRECTORY` gives its files the names that are looked for"))
+        }
+    }
 }
 
 /// Do the options say whom to trust?

@@ -1,19 +1,26 @@
 //! Certificates that are trusted themselves, not by an authority's signature: `cafile=` names the
-//! peer's own. webpki takes a self-signed one for an authority's, and parses none of version 1.
+//! peer's own, which is self-signed. webpki takes it for an authority's, and parses none of version 1.
 
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::{CertificateError, Error};
 use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::ExtendedKeyUsage;
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Version;
 
-/// The certificates that `cafile=` and `capath=` name.
+/// The self-signed certificates that `cafile=` and `capath=` name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pinned(pub Vec<CertificateDer<'static>>);
 
 impl Pinned {
-    /// Is this one of them, and valid `now`? An authority has to vouch for any other.
-    pub fn holds(&self, own: &CertificateDer<'_>, now: UnixTime) -> Result<bool, Error> {
+    /// Is this one of them, valid `now`, and for this `purpose`? An authority has to vouch for any
+    /// other.
+    pub fn holds(
+        &self,
+        own: &CertificateDer<'_>,
+        now: UnixTime,
+        purpose: fn(&ExtendedKeyUsage<'_>) -> bool,
+    ) -> Result<bool, Error> {
         if !self.0.iter().any(|pinned| pinned == own) {
             return Ok(false);
         }
@@ -31,7 +38,11 @@ impl Pinned {
         if now > not_after {
             return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
         }
-        Ok(true)
+        let usage = parsed.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
+        match usage.is_none_or(|usage| usage.value.any || purpose(usage.value)) {
+            true => Ok(true),
+            false => Err(CertificateError::InvalidPurpose.into()),
+        }
     }
 }
 
@@ -47,6 +58,11 @@ pub(super) fn key_bits_of_v1(own: &CertificateDer<'_>) -> Option<Vec<u8>> {
     let parsed = parsed(own).ok()?;
     let bits = parsed.public_key().subject_public_key.data.to_vec();
     (parsed.version() == X509Version::V1).then_some(bits)
+}
+
+/// Does no other vouch for the certificate?
+pub(super) fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
+    parsed(certificate).is_ok_and(|parsed| parsed.subject() == parsed.issuer())
 }
 
 /// The parts of a certificate of any version.

@@ -10,19 +10,17 @@ use rustls::crypto::{
 use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
+use super::material::Authorities;
 use super::names;
-use super::pinned::{self, Pinned};
+use super::pinned;
 
 /// Which server certificates are accepted.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// Those for `name`, whatever the SNI, that are `pinned` or signed by one of `roots`.
-    Named { name: Name, pinned: Pinned, roots: Arc<RootCertStore> },
+    /// Those for `name`, whatever the SNI, that the authorities vouch for.
+    Named { name: Name, by: Authorities },
     /// Any: for `verify=0`.
     Any,
 }
@@ -52,11 +50,12 @@ impl ServerCertVerifier for Verifier {
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if let Wanted::Named { name, pinned, roots } = &self.wanted {
-            let is_pinned = pinned.holds(own, now)?;
+        if let Wanted::Named { name, by } = &self.wanted {
+            let is_pinned = by.pinned.holds(own, now, |usage| usage.server_auth)?;
             if !is_pinned {
                 let (own, algorithms) = (ParsedCertificate::try_from(own)?, self.algorithms.all);
-                verify_server_cert_signed_by_trust_anchor(&own, roots, between, now, algorithms)?;
+                let (roots, between) = (&by.roots, by.with_known(between));
+                verify_server_cert_signed_by_trust_anchor(&own, roots, &between, now, algorithms)?;
             }
             match name {
                 Name::Common(name) => names::check_common(own, name)?,
@@ -122,12 +121,12 @@ fn verify_tls13(
     verify_tls13_signature_with_raw_key(message, &key, signed, algorithms)
 }
 
-/// Accepts clients whose certificate is `pinned`, or that `chain` accepts.
+/// Accepts clients whose certificate is pinned, or that `chain` accepts.
 #[derive(Debug)]
 pub(super) struct Clients {
     /// The name that their certificates have, if only those are accepted.
     pub name: Option<String>,
-    pub pinned: Pinned,
+    pub by: Authorities,
     pub chain: Arc<dyn ClientCertVerifier>,
     pub algorithms: WebPkiSupportedAlgorithms,
 }
@@ -143,8 +142,8 @@ impl ClientCertVerifier for Clients {
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        if !self.pinned.holds(own, now)? {
-            self.chain.verify_client_cert(own, between, now)?;
+        if !self.by.pinned.holds(own, now, |usage| usage.client_auth)? {
+            self.chain.verify_client_cert(own, &self.by.with_known(between), now)?;
         }
         self.name.as_ref().map_or(Ok(()), |name| names::check_common(own, name))?;
         Ok(ClientCertVerified::assertion())

@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -123,6 +124,64 @@ fn a_self_signed_certificate_is_trusted_where_it_is_named_itself() {
         let stranger = format!("tls:localhost:{port},cafile={file},{}", pki.own("server"));
         let (done, _, said) = linked("-", &stranger);
         assert!(!done, "{said}");
+    }
+}
+
+/// As by OpenSSL without X509_V_FLAG_PARTIAL_CHAIN.
+#[test]
+fn a_chain_ends_in_a_self_signed_certificate() {
+    let pki = Pki::new();
+    let named = |name: &str, change: &dyn Fn(&mut CertificateParams)| {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        change(&mut params);
+        (params, KeyPair::generate().unwrap())
+    };
+    let signs = |params: &mut CertificateParams| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    };
+    let (root, root_key) = named("root", &signs);
+    let root_pem = root.self_signed(&root_key).unwrap().pem();
+    let (between, between_key) = named("between", &signs);
+    let between_pem = between.signed_by(&between_key, &Issuer::new(root, root_key)).unwrap().pem();
+    let (leaf, leaf_key) = named("leaf", &|_| {});
+    let leaf = leaf.signed_by(&leaf_key, &Issuer::new(between, between_key)).unwrap().pem();
+    let (client, client_key) = named("client", &|params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    });
+    let client = client.self_signed(&client_key).unwrap().pem();
+    fs::create_dir(pki.path("names")).unwrap();
+    fs::create_dir(pki.path("hashes")).unwrap();
+    for (name, text) in [
+        ("leaf.pem", leaf.clone() + &leaf_key.serialize_pem()),
+        ("client.pem", client + &client_key.serialize_pem()),
+        ("between.pem", between_pem.clone()),
+        ("root.pem", root_pem.clone()),
+        ("both.pem", between_pem.clone() + &root_pem),
+        ("names/both.pem", between_pem.clone() + &root_pem),
+        ("hashes/0a1b2c3d.0", between_pem + &root_pem),
+    ] {
+        fs::write(pki.path(name), text).unwrap();
+    }
+    for (server, trusted, why) in [
+        ("leaf.pem", "cafile=leaf.pem", Some("no certificate in it is self-signed")),
+        ("leaf.pem", "cafile=between.pem", Some("no certificate in it is self-signed")),
+        ("leaf.pem", "cafile=root.pem", Some("the server's certificate is ")),
+        ("leaf.pem", "cafile=both.pem", None),
+        ("leaf.pem", "capath=names", Some("`openssl rehash DIRECTORY`")),
+        ("leaf.pem", "capath=hashes", None),
+        ("client.pem", "cafile=client.pem", Some("the server's certificate is ")),
+    ] {
+        let server = pki.path(server);
+        let listen = format!("tls-listen:127.0.0.1:0,cert={}", server.display());
+        let listening = Running::start(&[&listen, "exec:cat"]);
+        let port = listening.place().rsplit(':').next().unwrap().to_owned();
+        let (option, file) = trusted.split_once('=').unwrap();
+        let file = pki.path(file);
+        let client = format!("tls:localhost:{port},{option}={}", file.display());
+        let (done, _, said) = linked("null:", &client);
+        assert_eq!(done, why.is_none(), "{trusted}: {said}");
+        assert!(why.is_none_or(|why| said.contains(why)), "{trusted}: {said}");
     }
 }
 
