@@ -46,6 +46,22 @@ fn a_zone_is_named_by_its_interface() {
     );
     let Some(output) = output else { return };
     assert_eq!(output.stdout, b"hello\n1\n", "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no network interface is called nowhere (`ip link`"), "{said}");
+}
+
+/// As socat, and unlike a stream: no answer shows where a receiver is.
+#[test]
+fn datagrams_go_to_the_ipv4_address_of_a_name() {
+    let output = in_a_network(
+        "for kind in udp udp-sendto; do
+            \"$GUSH\" link -u udp-recvfrom:127.0.0.1:7000 - &
+            until grep -q :1B58 /proc/net/udp; do sleep 0.1; done
+            echo $kind | \"$GUSH\" link -u - $kind:host:7000; wait
+         done",
+    );
+    let Some(output) = output else { return };
+    assert_eq!(output.stdout, b"udp\nudp-sendto\n", "{output:?}");
 }
 
 /// The namespace of this test is where `ip netns` has none.

@@ -320,8 +320,7 @@ pub(crate) async fn recv_udp(local: &Local, options: &Options) -> Result<End, Op
     Ok(End::new(conduit.read_only(), peer))
 }
 
-/// A socket that may send to `remote`. No answer shows whether an address has a receiver: of a
-/// name's addresses the first of IPv4 counts, where most receivers listen.
+/// A socket that may send to `remote`.
 async fn unconnected(
     remote: &Remote,
     options: &Options,
@@ -333,8 +332,7 @@ async fn unconnected(
         datagrams: true,
         local: false,
     };
-    let mut addresses = resolve(name).await?;
-    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let addresses = resolve(name).await?;
     let locals = connect::local_addresses(options, true).await?;
     let fits = |to: &&SocketAddr| {
         locals.is_empty() || locals.iter().any(|local| local.is_ipv4() == to.is_ipv4())

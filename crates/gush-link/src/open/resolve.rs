@@ -27,7 +27,8 @@ pub(super) struct Name {
 /// The limit on a lookup, the wait for a thread included.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// All addresses of the name, in the system's order of preference (getaddrinfo(3), gai.conf(5)).
+/// All addresses of the name, in the system's order of preference (getaddrinfo(3), gai.conf(5)); of
+/// receivers of datagrams those of IPv4 first.
 pub(super) async fn resolve(name: Name) -> Result<Vec<SocketAddr>, OpenError> {
     if let Some(address) = literal(&name) {
         return Ok(vec![address]);
@@ -105,12 +106,17 @@ fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
     let found = getaddrinfo(name.host.as_deref(), Some(&name.port), Some(hints)).map_err(|error| {
         let kind = error.kind();
         let passes = matches!(kind, LookupErrorKind::NoName | LookupErrorKind::Again | LookupErrorKind::Fail);
-        match kind {
-            LookupErrorKind::NoName => OpenError::said("", "no such host is known")
+        let zone = name.host.as_deref().and_then(|host| host.split_once('%'));
+        match (kind, zone) {
+            (LookupErrorKind::NoName, Some((_, zone))) => {
+                OpenError::said("", format!("no network interface is called {zone}"))
+                    .hinted("`ip link` lists them")
+            }
+            (LookupErrorKind::NoName, None) => OpenError::said("", "no such host is known")
                 .hinted("check the spelling; the hosts of this machine are in /etc/hosts, others need a name server"),
-            LookupErrorKind::Again => OpenError::said("", "the name servers do not answer")
+            (LookupErrorKind::Again, _) => OpenError::said("", "the name servers do not answer")
                 .hinted("check the network and /etc/resolv.conf, or write the address in numbers"),
-            LookupErrorKind::Service => OpenError::said("", format!("no service is called {}", name.port))
+            (LookupErrorKind::Service, _) => OpenError::said("", format!("no service is called {}", name.port))
                 .hinted("write the port as a number, or add the service to /etc/services"),
             _ => OpenError::new("", io::Error::from(error)),
         }
@@ -125,6 +131,11 @@ fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
     }
     if addresses.is_empty() {
         return Err(OpenError::said("", "the name has no address"));
+    }
+    if name.datagrams && !name.local {
+        // No answer shows whether an address has a receiver: most listen on IPv4, and socat sends
+        // there.
+        addresses.sort_by_key(SocketAddr::is_ipv6);
     }
     Ok(addresses)
 }

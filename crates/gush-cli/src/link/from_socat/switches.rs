@@ -43,7 +43,12 @@ impl Default for Families {
             Ok("0") => None,
             _ => Some(Family::V4),
         };
-        Self { of_peers: None, of_listeners }
+        // Of a name's addresses `gush link` tries the others too, which does not show once one works.
+        let of_peers = match std::env::var("SOCAT_PREFERRED_RESOLVE_IP").as_deref() {
+            Ok("6") => Some(Family::V6),
+            _ => None,
+        };
+        Self { of_peers, of_listeners }
     }
 }
 
