@@ -31,6 +31,9 @@ use messages::Messages;
 use options::{Format, Options};
 use progress::Display;
 
+/// As a shell counts it.
+const DIED_OF_SIGTERM: u8 = 128 + 15;
+
 /// The definition of `gush link`, for parsing, help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command().after_help(options::after_help())
@@ -100,8 +103,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     if let Some(display) = display {
         display.finish();
     }
-    watch.finish();
+    let is_drained = watch.finish();
     match ran {
+        // As socat, which dies of the signal and leaves its clients to other processes.
+        Ok(_) if is_drained && options.graceful => ExitCode::from(DIED_OF_SIGTERM),
         Ok(_) => ExitCode::SUCCESS,
         Err(failure) if failure.reader_gone => {
             // As filters do, unless SIGPIPE was ignored from the start.

@@ -1,5 +1,7 @@
 //! The effects of SIGTERM, SIGINT and SIGHUP on a link.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +21,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Watch {
     ended: Sender<()>,
     stop: Stop,
+    is_drained: Arc<AtomicBool>,
 }
 
 /// Lets SIGTERM drain a link that `forks`; a second one, SIGINT and SIGHUP end any link.
@@ -27,12 +30,14 @@ pub struct Watch {
 /// `EAGAIN` when no thread can be started.
 pub fn watch(stop: &Stop, forks: bool, messages: Messages) -> Result<Watch, gush::Errno> {
     let (ended, is_ended) = channel();
-    let watch = Watch { ended, stop: stop.clone() };
+    let is_drained = Arc::<AtomicBool>::default();
+    let watch = Watch { ended, stop: stop.clone(), is_drained: Arc::clone(&is_drained) };
     let stop = stop.clone();
     on_each_termination(move |signal| {
         let then = respond(signal, &stop, forks, &is_ended);
-        if then == Then::Die {
-            messages.wait_a_second();
+        match then {
+            Then::Die => messages.wait_a_second(),
+            Then::GoOn => is_drained.store(true, Ordering::Relaxed),
         }
         then
     })?;
@@ -53,8 +58,9 @@ fn respond(signal: Termination, stop: &Stop, forks: bool, is_ended: &Receiver<()
 }
 
 impl Watch {
-    /// If a signal ended the link, the process dies of it here, after all records are written.
-    pub fn finish(self) {
+    /// If a signal ended the link, the process dies of it here, after all records are written. Has
+    /// SIGTERM drained the link?
+    pub fn finish(self) -> bool {
         let by_signal = self.stop.is_ending();
         // The signals' thread waits for this.
         drop(self.ended);
@@ -64,5 +70,6 @@ impl Watch {
                 thread::park();
             }
         }
+        self.is_drained.load(Ordering::Relaxed)
     }
 }

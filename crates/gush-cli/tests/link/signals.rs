@@ -39,6 +39,15 @@ fn the_first_sigterm_lets_clients_finish_and_admits_no_more() {
     assert!(said.contains("\"ended\":\"closed\""), "{said}");
 }
 
+/// As socat's, which does not wait for its clients.
+#[test]
+fn a_graceful_link_that_has_drained_has_the_status_of_a_death_by_sigterm() {
+    let link = Running::start(&["--graceful", LISTEN, "null:"]);
+    link.place();
+    link.signal(Signal::TERM);
+    assert_eq!(link.finish().0.code(), Some(143));
+}
+
 #[test]
 fn the_second_sigterm_ends_it_and_reports_every_connection() {
     let link = Running::start(&["--json", LISTEN, &format!("tcp:{}", echo())]);

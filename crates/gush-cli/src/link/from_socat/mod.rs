@@ -200,6 +200,10 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     }
     let is_one_way = parsed.one_way.is_some();
     for address in [&first, &second] {
+        if any_part(address, filters_other_family) {
+            let why = "an address of IPv6 takes a range of IPv6, such as [::ffff:127.0.0.0]/104";
+            report.wrong(address, why);
+        }
         if !is_one_way && only_receives(address) {
             let why = "it only receives, which -u or -U says: without them socat ends after the \
                  end of the other side";
@@ -356,6 +360,13 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
 /// Does the address serve all its clients?
 fn serves_many(address: &str) -> bool {
     any_part(address, |part| part.options().is_on(Opt::Fork))
+}
+
+/// Has an address of IPv6 alone a network of IPv4 in `range=`?
+fn filters_other_family(part: &Address) -> bool {
+    let text = part.to_string();
+    let is_v6 = text.split([':', '-']).next().is_some_and(|keyword| keyword.ends_with('6'));
+    is_v6 && part.options().ranges().iter().any(|range| range.addr().is_ipv4())
 }
 
 /// Is the address one that is never written, as `A!!B` is where B is another?
@@ -751,7 +762,7 @@ mod tests {
             ("-u CREATE:f,fs-noatime -", "chattr(1)"),
             ("TCP:h:1,netns=x -", "ip netns exec"),
             ("UDP:h:1,netns=x -", "ip netns exec"),
-            ("EXEC:a,end-close -", "a program is ended with the link"),
+            ("EXEC:a,end-close -", "SYSTEM leaves one running"),
             ("-ly - -", "-ly: "),
             ("-L a -W b - -", "-W: socat takes one lock"),
             ("-L a TCP-L:1,lockfile=b -", "an address has one lock file"),
@@ -780,6 +791,8 @@ mod tests {
             ("-b 65508 - UDP:h:1", "at most 65507 bytes"),
             ("-U -b 65536 UDP:h:1 -", "at most 65507 bytes"),
             ("TCP-LISTEN:1,range=10.0.0.0:255.0.255.0 -", "takes networks"),
+            ("TCP6-LISTEN:1,range=127.0.0.0/8 -", "takes a range of IPv6"),
+            ("-6 UDP-RECV:1,range=127.0.0.0/8 -", "takes a range of IPv6"),
             ("-u OPEN:f,seek-end=0,ignoreeof -", "exec:'tail -c 0 -f FILE'"),
             ("EXEC:a,rawer -", "raw needs pty too"),
             ("EXEC:a,sane -", "exec COMMAND',pty"),
