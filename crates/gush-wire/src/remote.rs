@@ -11,6 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::pipe::fcntl_setpipe_size;
+
 use crate::error::Error;
 use crate::send::Transport;
 
@@ -74,6 +76,9 @@ pub(crate) fn at_host(host: &OsStr, path: &Path) -> PathBuf {
     shown.push(path);
     PathBuf::from(shown)
 }
+
+/// The most that any user may have (pipe(7)).
+const PIPE_BYTES: usize = 1 << 20;
 
 /// How long a command has to end after a failure.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -155,7 +160,12 @@ fn run(command: &[OsString], options: &[&str]) -> Result<(Child, (File, File)), 
         })?;
     let (from, to) = (child.stdout.take(), child.stdin.take());
     let (from, to) = from.zip(to).expect("both are pipes");
-    Ok((child, (File::from(OwnedFd::from(from)), File::from(OwnedFd::from(to)))))
+    let streams = (File::from(OwnedFd::from(from)), File::from(OwnedFd::from(to)));
+    for pipe in [&streams.0, &streams.1] {
+        // Else each write of a buffer waits several times. A user's share of pages may be used up.
+        let _ = fcntl_setpipe_size(pipe, PIPE_BYTES);
+    }
+    Ok((child, streams))
 }
 
 impl Transport for Remote {
