@@ -193,8 +193,10 @@ impl Session {
             ..Counted::default()
         };
         state.folders.counted.insert(id, counted);
+        if state.is_awaited(id) {
+            self.changed.notify_all();
+        }
         drop(state);
-        self.changed.notify_all();
         if let Some(why) = failed {
             self.answer(&Arrival::directory(id, above, name), Err(why));
         }

@@ -1,6 +1,6 @@
 //! What the streams of a session share, and how they begin, wait for each other, and end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
@@ -39,6 +39,8 @@ pub(super) struct State {
     pub firsts: Firsts,
     pub bounds: Bounds,
     files: HashMap<u64, Arc<Incoming>>,
+    /// The directories and files that streams wait for.
+    awaited: HashSet<u64>,
     /// The first stream says nothing more.
     is_first_read: bool,
     /// Further streams that have not ended.
@@ -54,6 +56,11 @@ impl State {
     /// An entry has come, and will be answered.
     pub fn arrives(&mut self) -> Result<(), Error> {
         self.bounds.arrives(self.folders.open())
+    }
+
+    /// A directory or file can be found now. Does a stream wait for it?
+    pub fn is_awaited(&mut self, id: u64) -> bool {
+        self.awaited.remove(&id)
     }
 }
 
@@ -217,7 +224,7 @@ impl Session {
     /// Looks something up that the first stream brings: another stream waits for it.
     fn find<T>(
         &self,
-        is_first: bool,
+        (id, is_first): (u64, bool),
         what: &str,
         look: impl Fn(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
@@ -238,18 +245,19 @@ impl Session {
                 state = self.lock();
                 continue;
             }
+            state.awaited.insert(id);
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// The directory with a number; the inner `None` is one that failed.
     pub fn folder(&self, id: u64, is_first: bool) -> Result<Option<Arc<Folder>>, Error> {
-        self.find(is_first, "an unknown directory", |state| state.folders.find(id))
+        self.find((id, is_first), "an unknown directory", |state| state.folders.find(id))
     }
 
     /// The file with a number.
     pub fn file(&self, id: u64, is_first: bool) -> Result<Arc<Incoming>, Error> {
-        self.find(is_first, "data of an unknown file", |state| state.files.get(&id).cloned())
+        self.find((id, is_first), "data of an unknown file", |state| state.files.get(&id).cloned())
     }
 
     /// Announces a file, whose data may come on any stream.
@@ -263,8 +271,9 @@ impl Session {
         if state.files.insert(id, Arc::new(file)).is_some() {
             return Err(out_of_place("a file announced twice"));
         }
-        drop(state);
-        self.changed.notify_all();
+        if state.is_awaited(id) {
+            self.changed.notify_all();
+        }
         Ok(())
     }
 
