@@ -7,10 +7,11 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gush::Mover;
 use gush_text::without_controls;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::Xxh3;
@@ -257,6 +258,12 @@ impl Output {
         Ok(moved)
     }
 
+    /// How much was collected and not yet written.
+    #[must_use]
+    pub fn collected_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
     fn flush_if_full(&mut self) -> Result<(), Error> {
         if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
@@ -304,6 +311,13 @@ impl Input {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.at == self.end
+    }
+
+    /// Does something come within this time, or the end?
+    #[must_use]
+    pub fn comes_within(&self, time: Duration) -> bool {
+        let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+        poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&time)) != Ok(0)
     }
 
     /// Can a record be taken without waiting?

@@ -65,6 +65,9 @@ impl<'n> Arrival<'n> {
     }
 }
 
+/// So much is written at once, if more comes: a few hundred answers, of the 4,096 that may be awaited.
+const MOST_COLLECTED_BYTES: usize = 8 << 10;
+
 /// The way back to the sender. A failure to write is kept, because events cannot return it.
 pub(super) struct Replies {
     output: Output,
@@ -78,8 +81,16 @@ impl Replies {
 
     pub fn send(&mut self, reply: &ToSender) {
         if self.failed.is_ok() {
-            self.failed = self.output.record(reply).map(drop);
+            self.failed =
+                self.output.record(reply).and_then(|_| match self.output.collected_bytes() {
+                    MOST_COLLECTED_BYTES.. => self.output.flush(),
+                    _ => Ok(()),
+                });
         }
+    }
+
+    pub fn is_flushed(&self) -> bool {
+        self.failed.is_ok() && self.output.collected_bytes() == 0
     }
 
     pub fn flush(&mut self) -> Result<(), Error> {

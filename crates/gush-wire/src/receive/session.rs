@@ -108,8 +108,9 @@ impl Session {
             token
         });
         drop(state);
-        self.replies().send(&ToSender::Invitation(token));
-        Ok(())
+        let mut replies = self.replies();
+        replies.send(&ToSender::Invitation(token));
+        replies.flush()
     }
 
     fn listen(self: &Arc<Self>) -> io::Result<(Host, Token)> {

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gush_tree::Update;
 use gush_tree::remote::{Folder, Portrait, Standing};
@@ -18,6 +19,8 @@ use crate::frame::Input;
 use crate::record::{BASE, ToReceiver, ToSender};
 
 const NO_NAME: &str = "a name is no name of an entry";
+/// After this time in which nothing comes, answers are sent.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 impl Session {
     /// Serves the first stream to its last record, and waits for the others.
@@ -107,8 +110,8 @@ impl Session {
     }
 
     fn next(&self, input: &mut Input) -> Result<ToReceiver, Error> {
-        if input.is_empty() {
-            // The sender may wait for these answers.
+        // The sender may wait for these answers; but each write of them wakes four processes.
+        if input.is_empty() && !self.replies().is_flushed() && !input.comes_within(PATIENCE) {
             self.replies().flush()?;
         }
         input.record()
