@@ -137,8 +137,9 @@ pub(crate) fn hand_over(input: Input, output: Output, token: Token) -> Result<()
     ensure(input.is_empty(), "records came before the stream has joined")?;
     let io = |error| Error::Io { doing: "joining the copy", error };
     let refuses = |mut output: Output, why: &str| {
-        output.record(&ToSender::Refused(why.into()))?;
-        output.flush()
+        // The other side may be gone with its copy.
+        let _ = output.record(&ToSender::Refused(why.into())).and_then(|_| output.flush());
+        Ok(())
     };
     let Ok(mut session) = address(token).and_then(|at| UnixStream::connect_addr(&at)) else {
         return refuses(output, "the copy to join has ended");

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -16,13 +17,22 @@ use crate::{receive, send};
 /// `output`, or sends what the other side wants.
 ///
 /// # Errors
-/// When a stream fails, or the other side breaks the protocol. Entries that fail are reported to it.
+/// When a stream fails, or the other side breaks the protocol. Entries that fail are reported to it. One
+/// that is gone before it has said anything asks for nothing.
 pub fn serve(input: File, output: File) -> Result<(), Error> {
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     output.record(&Hello::OURS)?;
-    output.flush()?;
-    meet(&mut input)?;
-    match input.record()? {
+    let request = output.flush().and_then(|()| meet(&mut input)).and_then(|()| input.record());
+    match request {
+        // A further connection of a copy that has ended meanwhile, say.
+        Err(Error::Silent) => Ok(()),
+        Err(Error::Io { error, .. }) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        request => serve_request(request?, input, output),
+    }
+}
+
+fn serve_request(request: ToReceiver, mut input: Input, output: Output) -> Result<(), Error> {
+    match request {
         ToReceiver::Begin { target, is_exact, is_directory, rules } => {
             let place = receive::Place { target: at_home(&target), is_exact, is_directory };
             receive::make(&place, rules, &mut input, output, None).map(drop)

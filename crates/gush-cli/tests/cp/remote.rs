@@ -646,6 +646,17 @@ fn a_connection_that_cannot_be_had_is_done_without() {
     assert_eq!(said.matches("the copy goes on with a stream less").count(), 4, "{said}");
 }
 
+/// Such as a further connection that comes when the copy has ended.
+#[test]
+fn a_server_whose_other_side_is_gone_says_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    remote_succeeds(
+        dir.path(),
+        "$G serve-tree </dev/null >/dev/null || exit
+        exec 3> >(:); wait $!; $G serve-tree </dev/zero >&3",
+    );
+}
+
 /// sshd has closed the error stream by then.
 #[test]
 fn a_receiver_whose_messages_nobody_reads_ends() {
