@@ -14,6 +14,7 @@ mod switches;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use gush_link::address::{Address, AddressError, Opt, Target};
@@ -204,6 +205,10 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
             let why = "an address of IPv6 takes a range of IPv6, such as [::ffff:127.0.0.0]/104";
             report.wrong(address, why);
         }
+        if parsed.families.in_system_order && any_part(address, sends_to_a_name) {
+            let why = "datagrams go to the first IPv4 address of a name; UDP6 takes the other kind";
+            report.missing(address, why);
+        }
         if !is_one_way && only_receives(address) {
             let why = "it only receives, which -u or -U says: without them socat ends after the \
                  end of the other side";
@@ -360,6 +365,16 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
 /// Does the address serve all its clients?
 fn serves_many(address: &str) -> bool {
     any_part(address, |part| part.options().is_on(Opt::Fork))
+}
+
+/// Does the address send datagrams to a name that may have addresses of both kinds?
+fn sends_to_a_name(part: &Address) -> bool {
+    match part.target() {
+        Target::Udp(to) | Target::UdpSendto(to) | Target::UdpDatagram(to) => {
+            to.family.is_none() && to.host.parse::<IpAddr>().is_err()
+        }
+        _ => false,
+    }
 }
 
 /// Has an address of IPv6 alone a network of IPv4 in `range=`?
@@ -792,6 +807,7 @@ mod tests {
             ("-U -b 65536 UDP:h:1 -", "at most 65507 bytes"),
             ("TCP-LISTEN:1,range=10.0.0.0:255.0.255.0 -", "takes networks"),
             ("TCP6-LISTEN:1,range=127.0.0.0/8 -", "takes a range of IPv6"),
+            ("-0 UDP:localhost:1 -", "datagrams go to the first IPv4 address"),
             ("-6 UDP-RECV:1,range=127.0.0.0/8 -", "takes a range of IPv6"),
             ("-u OPEN:f,seek-end=0,ignoreeof -", "exec:'tail -c 0 -f FILE'"),
             ("EXEC:a,rawer -", "raw needs pty too"),

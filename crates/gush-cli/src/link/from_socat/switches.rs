@@ -33,6 +33,8 @@ pub struct Parsed {
 pub struct Families {
     pub of_peers: Option<Family>,
     pub of_listeners: Option<Family>,
+    /// Does the system decide which address of a name comes first, and not socat?
+    pub in_system_order: bool,
 }
 
 /// By default socat listens on IPv4 only, unless the environment says otherwise.
@@ -43,12 +45,9 @@ impl Default for Families {
             Ok("0") => None,
             _ => Some(Family::V4),
         };
-        // Of a name's addresses `gush link` tries the others too, which does not show once one works.
-        let of_peers = match std::env::var("SOCAT_PREFERRED_RESOLVE_IP").as_deref() {
-            Ok("6") => Some(Family::V6),
-            _ => None,
-        };
-        Self { of_peers, of_listeners }
+        let preferred = std::env::var("SOCAT_PREFERRED_RESOLVE_IP");
+        let of_peers = (preferred.as_deref() == Ok("6")).then_some(Family::V6);
+        Self { of_peers, of_listeners, in_system_order: preferred.as_deref() == Ok("0") }
     }
 }
 
@@ -212,7 +211,9 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 parsed.words.push("-U".to_owned());
             }
             Means::Family(family) => {
-                parsed.families = Families { of_peers: family, of_listeners: family };
+                let in_system_order = family.is_none();
+                parsed.families =
+                    Families { of_peers: family, of_listeners: family, in_system_order };
             }
             Means::Verbosity => {
                 // -dd, -d -d and -d2 mean the same.
