@@ -45,12 +45,14 @@ fn begin(target: &Path) -> ToReceiver {
     }
 }
 
+const BEGUN: ToSender = ToSender::Begun { is_exact: false };
+
 /// The end of a copy of nothing to a receiver that says this at once.
-fn send_to(hello: Hello, answer: &ToSender) -> Result<bool, Error> {
+fn send_to(hello: Hello, answers: &[ToSender]) -> Result<bool, Error> {
     let ((input, to), (_from, output)) = (pipe(), pipe());
     let mut receiver = Output::new(to);
     receiver.record(&hello).unwrap();
-    receiver.record(answer).unwrap();
+    answers.iter().for_each(|answer| assert!(receiver.record(answer).unwrap()));
     receiver.flush().unwrap();
     let request = request(&[], Path::new("t"));
     gush_wire::send(&request, &CopyOptions::default(), (input, output), (&(), ONE), &mut ())
@@ -383,7 +385,7 @@ fn another_version_is_refused_by_both_sides() {
     let ended = gush_wire::serve(input, output);
     assert!(matches!(ended, Err(Error::Version { theirs, .. }) if theirs == VERSION + 1));
 
-    let ended = send_to(other, &ToSender::Finished);
+    let ended = send_to(other, &[]);
     assert!(matches!(ended, Err(Error::Version { .. })), "{ended:?}");
 }
 
@@ -405,6 +407,7 @@ fn an_end_before_all_is_sent_is_no_end() {
     let ((input, to), (from, output)) = (pipe(), pipe());
     let mut receiver = Output::new(to);
     receiver.record(&Hello::OURS).unwrap();
+    receiver.record(&BEGUN).unwrap();
     receiver.record(&ToSender::Finished).unwrap();
     receiver.flush().unwrap();
     let sources = [file.as_path()];
@@ -417,8 +420,22 @@ fn an_end_before_all_is_sent_is_no_end() {
 
 #[test]
 fn answers_about_entries_that_were_not_sent_end_the_session() {
-    let ended = send_to(Hello::OURS, &ToSender::Done { id: 1 << 60, outcome: Outcome::Made });
+    let done = ToSender::Done { id: 1 << 60, outcome: Outcome::Made };
+    let ended = send_to(Hello::OURS, &[BEGUN, done]);
     breaks(&ended, "it answers entry 1152921504606846976, which was not sent", "");
+}
+
+#[test]
+fn a_receiver_begins_once_and_first() {
+    breaks(&send_to(Hello::OURS, &[BEGUN, BEGUN]), "it has begun twice", "twice");
+    for answer in [
+        ToSender::Done { id: 1, outcome: Outcome::Made },
+        ToSender::Failed { id: 1, why: "no".into() },
+        ToSender::Finished,
+    ] {
+        let what = format!("{answer:?}");
+        breaks(&send_to(Hello::OURS, &[answer]), "it answers before it has begun", &what);
+    }
 }
 
 /// More directories are entered before the first one is left than answers are awaited.
@@ -436,6 +453,7 @@ fn a_tree_that_is_deeper_than_the_window_is_sent() {
     let receiver = thread::spawn(move || {
         let (mut input, mut output) = (Input::new(from), Output::new(to));
         output.record(&Hello::OURS).unwrap();
+        output.record(&BEGUN).unwrap();
         output.flush().unwrap();
         let _: Hello = input.record().unwrap();
         let mut entered = Vec::new();
@@ -465,7 +483,7 @@ fn a_tree_that_is_deeper_than_the_window_is_sent() {
 
 #[test]
 fn what_the_other_side_says_does_not_steer_the_terminal() {
-    let ended = send_to(Hello::OURS, &ToSender::Refused("no\x1b[2J".into()));
+    let ended = send_to(Hello::OURS, &[ToSender::Refused("no\x1b[2J".into())]);
     assert_eq!(ended.unwrap_err().to_string(), "no\u{fffd}[2J");
 }
 

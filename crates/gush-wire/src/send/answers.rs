@@ -46,9 +46,16 @@ impl Session<'_> {
     fn take_answer(&self, state: &mut State<'_>, answer: ToSender) -> Result<bool, Error> {
         let shown = |below: &Path, is_exact| self.shown(below, is_exact);
         match answer {
-            ToSender::Begun { is_exact } => {
+            ToSender::Begun { is_exact } if state.is_exact.is_none() && !self.is_served => {
                 state.is_exact = Some(is_exact);
                 self.changed.notify_all();
+            }
+            ToSender::Begun { .. } => return Err(Error::Protocol("it has begun twice".into())),
+            // Refusals and warnings may be about the beginning.
+            ToSender::Done { .. } | ToSender::Failed { .. } | ToSender::Finished
+                if state.is_exact.is_none() && !self.is_served =>
+            {
+                return Err(Error::Protocol("it answers before it has begun".into()));
             }
             ToSender::Done { id, outcome } => {
                 let entry = state.take(id, shown)?;
