@@ -236,14 +236,20 @@ fn options_of_the_line_hold_in_a_pull() {
     }
 }
 
+/// Three seconds' worth of files: the rate is shown before the end.
 #[test]
 fn the_progress_of_a_pull_is_shown() {
     let dir = tempfile::tempdir().unwrap();
     let output = remote(
         dir.path(),
-        "mkdir s; for i in 1 2 3; do head -c 1M /dev/zero >s/$i; done; $C -r --progress=always h:s t",
+        "mkdir s; for i in $(seq 12); do head -c 512K /dev/zero >s/$i; done
+        $C -r --progress=always --limit 2M h:s t 2>err; echo $?; tr '\\r' '\\n' <err | grep -c \"B/s: 'h:s/\"
+        tail -n 1 err",
     );
-    assert!(stderr(&output).contains("cp: 3 files, 3 MiB, "), "{output:?}");
+    let said = stdout(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let ["0", shown, last] = lines[..] else { panic!("{output:?}") };
+    assert!(shown.parse::<u32>().unwrap() > 0 && last.contains("cp: 12 files, 6 MiB, "), "{said}");
 }
 
 /// The line swaps bytes of a file's data, which only its hash shows.

@@ -20,6 +20,28 @@ pub fn remote_with_mounts(dir: &Path, text: &str) -> Option<Output> {
 const SHELL: &str = "printf '#!/bin/sh\\nshift\\nexec \"$@\"\\n' >shell; chmod +x shell
     C=\"$G cp --rsh ./shell --remote-gush $G\"\n";
 
+/// A remote shell `hold` that passes 1 MiB in either direction, and no more until `$UNTIL` succeeds.
+/// Each start of it adds a line to `started`.
+pub const HOLD: &str = r#"cat >hold <<'END'
+#!/usr/bin/python3
+import os, subprocess, sys, threading, time
+with open("started", "a") as started: started.write("\n")
+child = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def passes(source, target):
+    passed_bytes = 0
+    while data := os.read(source, 65536):
+        while passed_bytes > 1 << 20 and subprocess.call(os.environ["UNTIL"], shell=True):
+            time.sleep(0.02)
+        while data: data = data[os.write(target, data):]
+        passed_bytes += 65536
+    os.close(target)
+threading.Thread(target=passes, args=(0, child.stdin.fileno()), daemon=True).start()
+passes(child.stdout.fileno(), 1)
+sys.exit(child.wait())
+END
+chmod +x hold; H="$G cp --rsh ./hold --remote-gush $G"
+"#;
+
 pub fn remote_succeeds(dir: &Path, text: &str) -> Output {
     let output = remote(dir, text);
     assert!(output.status.success() && stderr(&output).is_empty(), "{text}: {output:?}");
@@ -96,7 +118,8 @@ fn a_copy_takes_the_names_that_a_local_one_does() {
                     local) $G cp -av --json $3 $2 $4;;
                     push) $C -av --json $3 $2 h:$4;;
                     pull) $C -av --json $3 h:$2 $4;;
-                esac >$O.out 2>$O.err; echo $? >>$O.out; cd $OLDPWD
+                esac >$O.out 2>$O.err; status=$?; echo $status >>$O.out; cd $OLDPWD
+                [ $how$status != local0 ] || [ -z \"$(find o -type f)\" ] || echo copied
                 (sed 's/,\"action.*//;s,h:,,g;s,/\"$,\",' o.out; sed -En 's,h:,,g; /->|removed/p' o.err
                     cd o; find . -printf '%P %y %M %TY\n') | sort >o.$how
                 cmp -s o.local o.$how || { echo $how $*; diff o.local o.$how; cat o.err; }
@@ -109,7 +132,8 @@ fn a_copy_takes_the_names_that_a_local_one_does() {
             try o/there ../../$source \"$options\" .
         done; done",
     );
-    assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()));
+    // In 25 of 30 cases there is a file: one source is a link, and `-T` cannot make `there/` a file.
+    assert_eq!((stdout(&output), stderr(&output)), ("copied\n".repeat(25), String::new()));
 }
 
 #[test]
@@ -472,8 +496,8 @@ const TWO_STATES: &str = "umask 022; mkdir -p s/d/e s/kind s/empty t/s/d/e t/s/o
     echo no >s/skip/n; echo obj >s/d/e/y.o; echo '*.o' >s/d/.gitignore; echo /skip >s/.gitignore
     ln -s two s/hard; ln s/hard s/d/hard; ln -s two t/s/hard; touch -hd 2020-01-01 s/hard t/s/hard; ln s/fifo s/d/fifo; : >s/void; ln s/void s/d/void
     truncate -s 3M s/holes t/s/holes; for side in s t/s; do printf $side | dd of=$side/holes bs=1 seek=2M conv=notrunc status=none; done
-    setfattr -n user.k -v v s/newer s/d s/same; setfattr -n user.k -v old t/s/d t/s/older t/s/same; setfattr -n user.l -v old t/s/d
-    setfacl -m u:1234:r s/older; setfacl -d -m g:55:rx s/kind; chmod 600 s/same t/s/same; chmod 640 s/older
+    setfattr -n user.k -v v s/newer s/d s/same || exit 99; setfattr -n user.k -v old t/s/d t/s/older t/s/same; setfattr -n user.l -v old t/s/d
+    setfacl -m u:1234:r s/older || exit 99; setfacl -d -m g:55:rx s/kind; chmod 600 s/same t/s/same; chmod 640 s/older
     touch -d '2018-01-01' s/d s/kind s; touch -d '2017-01-01' t/s/d t/s/empty\n";
 
 /// What a tree is, with times where they are kept.
@@ -509,6 +533,11 @@ fn a_copy_to_another_machine_decides_as_a_local_one() {
 /// Both copies say and do the same, also when they only say what they would do.
 pub fn decides_as_a_local_copy(operands: &str) {
     let mut differ = Vec::new();
+    // Names of this machine have no host, and messages about the other one begin with it.
+    let (local, local_messages) = match operands {
+        "s h:v" => ("s,'h:v,'u,g", "s,cp: h: ,cp: ,;s,'v\\([/']\\),'u\\1,g"),
+        _ => ("s,'h:s,'s,g;s,'v\\([/']\\),'u\\1,g", ""),
+    };
     for options in DECISIONS {
         for dry in ["", "--dry-run"] {
             let dir = tempfile::tempdir().unwrap();
@@ -522,14 +551,16 @@ pub fn decides_as_a_local_copy(operands: &str) {
                     $C -v {options} {dry} {operands} >v.out 2>v.err; echo $? >>v.out
                     o='{options}'; look u ${{o:1:1}}; look v ${{o:1:1}}; diff u.look v.look
                     # A local copy removes a link or special file before it makes the new one.
-                    local=\"s,cp: h: ,cp: ,;s,'h:,',g;s,'v/,'u/,g;s,'v','u',g\"
-                    sed \"$local\" v.out | sort >v.said
+                    sed \"{local}\" v.out | sort >v.said
                     grep -vE \"^(removed|would remove) 'u/s/(d/)?(fifo|link|kind/link|names|same|hard)'\" u.out | sort >u.said
-                    diff u.said v.said; sed \"$local\" v.err | sort >v.err2
+                    diff u.said v.said; sed \"{local};{local_messages}\" v.err | sort >v.err2
                     sed \"s, with \\(non-\\)\\?directory 's/.*, with \\1directory,\" u.err | sort >u.err2
                     diff u.err2 v.err2; grep -q user.k u.look && echo looked"
                 ),
             );
+            if output.status.code() == Some(99) {
+                return skipped(&format!("no attributes or ACLs: {}", stderr(&output)));
+            }
             if stdout(&output) != "looked\n" {
                 differ.push(format!("{options} {dry}: {}{}", stdout(&output), stderr(&output)));
             }
@@ -637,13 +668,29 @@ fn a_connection_that_cannot_be_had_is_done_without() {
         "mkdir s; for i in $(seq 300); do echo $i >s/$i; done; head -c 9M /dev/urandom >s/big
         printf '#!/bin/sh\nshift\necho >>started; mkdir one 2>/dev/null || exit 1; exec \"$@\"\n' >once; chmod +x once
         for way in 's h:t' 'h:s u'; do
-            $G cp -aT --streams 3 --rsh ./once --remote-gush $G $way || echo failed
+            # The copy lasts until the others have failed.
+            $G cp -aT --limit 4M --streams 3 --rsh ./once --remote-gush $G $way || echo failed
             rmdir one; wc -l <started; rm started
         done; diff -r s t && diff -r s u && echo same",
     );
     assert_eq!(stdout(&output), "3\n3\nsame\n", "{output:?}");
     let said = stderr(&output);
     assert_eq!(said.matches("the copy goes on with a stream less").count(), 4, "{said}");
+}
+
+/// Only the start of a second connection lets the first one go on.
+#[test]
+fn a_connection_that_is_slower_than_the_sender_is_not_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        &format!(
+            "{HOLD} mkdir s; for i in $(seq 9); do head -c 5M /dev/urandom >s/$i; done
+            export UNTIL='[ $(wc -l <started) -gt 1 ]'
+            timeout 60 $H -r s h:t; timeout 60 $H -r h:s u; diff -r s t && diff -r s u && echo same"
+        ),
+    );
+    assert_eq!(stdout(&output), "same\n", "{output:?}");
 }
 
 /// Such as a further connection that comes when the copy has ended.

@@ -106,8 +106,20 @@ fn a_path_that_takes_shorter_datagrams_does_not_end_a_link() {
              while [ \"$(wc -c </run/got)\" -lt 4350 ]; do printf %1450s x || break; sleep 0.02; done |
                  \"$GUSH\" link $way - udp:10.9.1.1:7000
              echo $?; ip route flush cache
-         done; kill $!; wait",
+         done
+         # Where the kernel is not to fragment, the datagram itself is too long.
+         for how in udp udp-sendto; do
+             : >/run/got
+             for bytes in 1450 1450 100; do printf %${bytes}s x || break; sleep 0.1; done |
+                 \"$GUSH\" link -u - $how:10.9.1.1:7000,setsockopt=0:10:2; echo $?
+         done
+         until [ \"$(wc -c </run/got)\" = 100 ]; do sleep 0.02; done
+         kill $!; wait",
     );
     let Some(output) = output else { return };
-    assert_eq!(output.stdout, b"0\n0\n", "{output:?}");
+    assert_eq!(output.stdout, b"0\n0\n1\n1\n", "{output:?}");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    for message in ["7000: write: Message too long", "udp-sendto:10.9.1.1:7000: "] {
+        assert!(messages.contains(message), "{messages}");
+    }
 }

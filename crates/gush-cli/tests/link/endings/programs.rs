@@ -237,7 +237,7 @@ fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the
     }
 }
 
-/// One limit is there for both: each program that is still ran then is reported. Within a limit of its own, which begins after that of
+/// One limit is there for both: each program that still runs then is reported. Within a limit of its own, which begins after that of
 /// the first, the second program would end.
 #[test]
 fn two_programs_have_one_limit() {
