@@ -76,7 +76,7 @@ fn is_same_user(stream: &UnixStream) -> bool {
 
 impl Door {
     /// Accepts streams until the host is dropped; `serve` is to return at once. The connections stay
-    /// open as long as the process: at their end the processes that wait have nothing more to do.
+    /// open as long as the host: at their end the processes that wait have nothing more to do.
     pub fn accept_all(self, mut serve: impl FnMut(Input, Output)) {
         let mut joined = Vec::new();
         loop {

@@ -264,7 +264,7 @@ fn replacement() -> Vec<Arg> {
             &UPDATES,
         )
         .short('u'),
-        flag("checksum", "Replace only targets whose content differs; reads both sides"),
+        flag("checksum", "Replace only targets whose content differs; reads both sides. The others keep their mode, owner and attributes"),
         flag("remove-destination", "Remove each existing target before opening it"),
         listed(
             optional("backup", "CONTROL", "", "Make a backup of each existing target"),
@@ -363,7 +363,7 @@ fn remote() -> Vec<Arg> {
             "COMMAND",
             "Run 'COMMAND HOST gush serve-tree' to reach HOST [default: ssh]. DEST is as for a local \
              copy; HOST:PATH has a colon before its first slash, and ./A:B is a local file. HOST \
-             expands ~/ in PATH, and nothing else. Files appear whole, links in DEST are not followed, and options that this copy does not serve \
+             expands a leading ~ or ~/ in PATH, and nothing else. Files appear whole, links in DEST are not followed, and options that this copy does not serve \
              are refused",
         ),
         value("remote-gush", "PATH", "The path of gush on HOST [default: gush]"),
@@ -385,7 +385,7 @@ fn remote() -> Vec<Arg> {
         value(
             "streams",
             "N",
-            "Use N connections to HOST [default: one; up to 4 if the connection is the slow part and \
+            "Use up to N connections to HOST [default: one; up to 4 if the connection is the slow part and \
              --rsh needs no password]",
         ),
     ]
