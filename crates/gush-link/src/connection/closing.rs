@@ -49,12 +49,19 @@ impl Connection<'_> {
             }
         };
         let lingered = self.linger(&mut first, &mut second, directions, ending, timeouts).await;
+        let settings = &self.shared.settings;
+        // A peer that has ended its own data may close without reading ours, as many servers do.
+        let may_close = !settings.one_way && ending == Ending::Closed;
+        let is_late =
+            |result: &ConnectionResult| settings.graceful && result.ending == Ending::RelayFailed;
+        let warned = |result: ConnectionResult| {
+            result.failure.iter().for_each(|failure| warn!(id = self.id, "{failure}"));
+            ConnectionResult::of(ending)
+        };
         let lingered = match lingered {
             // All was written, and the kernel goes on sending.
-            Ok(late) if self.shared.settings.graceful && late.ending == Ending::RelayFailed => {
-                late.failure.iter().for_each(|failure| warn!(id = self.id, "{failure}"));
-                Ok(ConnectionResult::of(ending))
-            }
+            Ok(late) if is_late(&late) => Ok(warned(late)),
+            Err(closed) if may_close && is_late(&closed) => Ok(warned(closed)),
             lingered => lingered,
         };
         let result = or_abort!(self, lingered, first, second);

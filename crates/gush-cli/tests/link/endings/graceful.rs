@@ -156,6 +156,20 @@ fn a_target_that_resets_before_it_has_read_all_is_a_failure() {
     }
 }
 
+/// As many servers do; the reset may come before or after the link has seen the end.
+#[test]
+fn a_peer_that_ends_its_data_and_closes_without_reading_is_no_failure() {
+    for _ in 0..10 {
+        let (listener, target) = peer();
+        let mut link = with_input(&["-t", "60", "-", &target], noise(100, 4));
+        let reader = accept(&listener);
+        reader.peek(&mut [0]).unwrap();
+        reader.shutdown(Shutdown::Write).unwrap();
+        drop(reader);
+        assert_eq!(link.0.wait().unwrap().code(), Some(0));
+    }
+}
+
 fn with_input(arguments: &[&str], input: Vec<u8>) -> Killed {
     let mut command = gush();
     command.arg("socat").args(arguments).stdin(Stdio::piped());

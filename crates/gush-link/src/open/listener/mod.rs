@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gush_net::Conduit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{Shutdown, SocketAddrAny, SocketFlags, SocketType, ipproto, shutdown, sockopt};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
@@ -338,6 +338,7 @@ impl Listener {
                     if !self.gate.refuses(&peer) {
                         return Ok((client, peer));
                     }
+                    end(&client);
                     failures = 0;
                     // Connected clients have their turn even in a flood of refused ones.
                     tokio::task::yield_now().await;
@@ -411,6 +412,7 @@ impl Listener {
             };
             let peer = Peer::of_socket(address, &client);
             if self.gate.refuses(&peer) {
+                end(&client);
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -469,6 +471,11 @@ fn is_the_peers(errno: Errno) -> bool {
         Errno::NETUNREACH,
     ];
     PEERS.contains(&errno)
+}
+
+/// Ends the data of a client that is refused: close(2) alone would reset one that has sent some.
+fn end(client: &OwnedFd) {
+    let _ = shutdown(client, Shutdown::Both);
 }
 
 #[cfg(test)]
