@@ -280,6 +280,14 @@ fn what_another_user_may_not_see_is_said() {
     let shown = String::from_utf8(as_nobody(&own).stdout).unwrap();
     assert!(shown.contains("writer unseen"), "{shown}");
     assert!(shown.contains(&format!("{root} of the same group")), "{shown}");
+    let line = format!(
+        "cat /dev/zero | setpriv --reuid={uid} --regid={uid} --clear-groups cat | sleep 1000; :"
+    );
+    let pipeline = Pipeline::found(&line);
+    eventually("all stages", || commands(&look(&pipeline.pid())) == ["cat", "cat", "sleep"]);
+    let own = look(&pipeline.pid())["stages"][1]["pid"].to_string();
+    let shown = String::from_utf8(as_nobody(&own).stdout).unwrap();
+    assert!(shown.contains(&format!("cat ({own}) waits for the reader of its output")), "{shown}");
 }
 
 #[test]
@@ -297,6 +305,7 @@ fn what_is_no_pipeline_is_refused_with_the_reason() {
         (&["--pipeline", &pid, "--once"][..], "not a stage of a pipeline", 1),
         (&["--pipeline", "2147483646"], "No such process", 1),
         (&["--pipeline", "x"], "expected a PID", 64),
+        (&["--here"], "not a terminal: use --once, -n, --json, or -f", 1),
         (&["--once"], "--once requires --pipeline or --here", 64),
         (&["--pipeline", &pid, "file"], "copy no files", 64),
     ] {
@@ -310,7 +319,7 @@ fn what_is_no_pipeline_is_refused_with_the_reason() {
 
 #[test]
 fn the_picture_is_redrawn_on_a_terminal_and_doctor_prints_it_once() {
-    let pipeline = Pipeline::found("cat /dev/zero | sleep 1000; :");
+    let pipeline = Pipeline::found("cat /dev/zero | sleep $(seq 1000 1020); :");
     certain(&pipeline.pid());
     let mut text = String::new();
     eventually("a certain verdict by doctor", || {
@@ -318,7 +327,8 @@ fn the_picture_is_redrawn_on_a_terminal_and_doctor_prints_it_once() {
         text = String::from_utf8(doctor.stdout).unwrap();
         text.contains("holds up the others: sleep")
     });
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    // Only the width of a terminal cuts it.
+    assert!(text.contains("sleep 1000 1001") && text.contains(" 1019 1020\n"), "{text}");
     let mut watching = pv(&["--pipeline", &pipeline.pid(), "-f", "-i", "0.1"]);
     let mut watching = watching.stderr(Stdio::piped()).spawn().unwrap();
     let mut drawn = String::new();

@@ -13,7 +13,8 @@ use super::counts::{Counts, Moved};
 use super::find::{Graph, Processes};
 use super::sample::{Sample, Sampler, State};
 use super::verdict::{
-    LEAST_SAMPLES, Verdict, Why, level_shares, processors, remedy, state_shares, verdict,
+    LEAST_SAMPLES, MOSTLY, Verdict, Why, level_shares, processors, remedy, share_of, state_shares,
+    verdict,
 };
 
 /// A pipeline that is looked at again and again.
@@ -232,11 +233,7 @@ impl Tracked {
     }
 
     fn verdict_look(&self) -> VerdictLook {
-        let named = |stage: usize| {
-            let command = self.commands[stage].split(' ').next().unwrap_or_default();
-            let name = command.rsplit('/').next().unwrap_or(command);
-            format!("{name} ({})", self.graph.stages[stage])
-        };
+        let named = |stage| self.named(stage);
         let all = |stages: &[usize], word: &str| {
             let mut names: Vec<String> =
                 stages.iter().take(MOST_NAMES).map(|&stage| named(stage)).collect();
@@ -275,12 +272,39 @@ impl Tracked {
             Verdict::Open { .. } if self.samples.len() < LEAST_SAMPLES => {
                 open("too few samples yet".to_owned(), None)
             }
-            Verdict::Open { stages } if stages.is_empty() => open(
-                "no stage has a full pipe before it and an empty one after it".to_owned(),
-                None,
-            ),
+            Verdict::Open { stages } if stages.is_empty() => {
+                let seen = self.wait_for_unseen().unwrap_or_else(|| {
+                    "no stage has a full pipe before it and an empty one after it".to_owned()
+                });
+                open(seen, None)
+            }
             Verdict::Open { stages } => open(format!("it may be {}", all(&stages, " or ")), None),
         }
+    }
+
+    fn named(&self, stage: usize) -> String {
+        let command = self.commands[stage].split(' ').next().unwrap_or_default();
+        let name = command.rsplit('/').next().unwrap_or(command);
+        format!("{name} ({})", self.graph.stages[stage])
+    }
+
+    /// A stage that mostly waits for a process that this user cannot inspect.
+    fn wait_for_unseen(&self) -> Option<String> {
+        self.graph.edges.iter().enumerate().find_map(|(at, edge)| {
+            let (full, empty) = level_shares(&self.samples, at);
+            let (stages, state, level, other) = match (&edge.writers[..], &edge.readers[..]) {
+                (writers, []) => (writers, State::Output, full, "reader of its output"),
+                ([], readers) => (readers, State::Input, empty, "writer of its input"),
+                _ => return None,
+            };
+            let waits = |stage: &usize| {
+                let shares = state_shares(&self.samples, *stage);
+                share_of(&shares, state) + share_of(&shares, State::Unseen) >= MOSTLY
+            };
+            let stage = stages.iter().copied().find(|stage| level >= MOSTLY && waits(stage))?;
+            let stage = self.named(stage);
+            Some(format!("{stage} waits for the {other}, which only root can inspect"))
+        })
     }
 
     /// The pipes on both sides of a stage.

@@ -9,7 +9,7 @@ mod text;
 mod verdict;
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -82,7 +82,12 @@ pub fn run(options: &PvArgs, target: Target, talker: &Talker) -> Result<Status, 
     if options.once {
         return once(watcher, &shown, talker);
     }
-    let screen = Arc::new(Mutex::new(Screen::new(screen_options(options), talker)));
+    let screen = Screen::new(screen_options(options), talker);
+    if !screen.is_used() && !options.display.quiet && !shown.json {
+        let why = "standard error is not a terminal: use --once, -n, --json, or -f";
+        return Err(refuse(talker, why.to_owned()));
+    }
+    let screen = Arc::new(Mutex::new(screen));
     let state = Arc::new(TransferState::idle());
     let signals = SignalHandler::begin(&screen, None)
         .map_err(|errno| signals::cannot_handle(errno, talker))?;
@@ -145,7 +150,8 @@ impl Shown {
     }
 
     fn print(&self, looks: &[Look]) -> io::Result<()> {
-        let lines = self.lines(looks, talk::columns());
+        let is_cut = io::stdout().is_terminal();
+        let lines = self.lines(looks, if is_cut { talk::columns() } else { usize::MAX });
         write_out(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())
     }
 }

@@ -32,7 +32,7 @@ pub fn lines(look: &Look, unit: Unit, columns: usize) -> Vec<String> {
             Some(writer) => *writer == stage.pid,
             None => edge.readers.first() == Some(&stage.pid),
         });
-        lines.extend(own.map(|edge| edge_line(edge, unit, bar_columns, next)));
+        lines.extend(own.map(|edge| edge_line(edge, unit, bar_columns, (stage.pid, next))));
     }
     for pid in &look.hidden {
         lines.push(format!(
@@ -137,8 +137,9 @@ fn amount(unit: Unit, bytes: u64) -> String {
     unit.amount(bytes as f64).trim_start().replace("  ", " ")
 }
 
-/// The readers are named unless the only one is the `next` stage.
-fn edge_line(edge: &EdgeLook, unit: Unit, bar_columns: usize, next: Option<i32>) -> String {
+/// The writers and readers are named unless they are the `rows` around the line, the lower of which
+/// the last one lacks.
+fn edge_line(edge: &EdgeLook, unit: Unit, bar_columns: usize, rows: (i32, Option<i32>)) -> String {
     let filled = match (edge.fill_bytes, edge.capacity_bytes) {
         (Some(bytes), Some(capacity)) => {
             let share = bytes as f64 / capacity.max(1) as f64;
@@ -154,13 +155,18 @@ fn edge_line(edge: &EdgeLook, unit: Unit, bar_columns: usize, next: Option<i32>)
         _ => format!(", full {:.0}%, empty {:.0}%", edge.full * 100.0, edge.empty * 100.0),
     };
     let pids = |pids: &[i32]| pids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
+    let writers = match &edge.writers[..] {
+        [] => ", writer unseen".to_owned(),
+        [writer] if *writer == rows.0 => String::new(),
+        writers => format!(", from {}", pids(writers)),
+    };
     let readers = match &edge.readers[..] {
         [] => ", reader unseen".to_owned(),
-        _ if edge.writers.is_empty() => ", writer unseen".to_owned(),
-        [reader] if Some(*reader) == next => String::new(),
+        _ if edge.writers.is_empty() => String::new(),
+        [reader] if Some(*reader) == rows.1 => String::new(),
         readers => format!(", to {}", pids(readers)),
     };
-    format!("{:>9}{filled}{shares}{readers}", "")
+    format!("{:>9}{filled}{shares}{writers}{readers}", "")
 }
 
 #[cfg(test)]
@@ -207,7 +213,7 @@ mod tests {
             edges: vec![
                 edge(10, 11, Some(32768), Some(65536)),
                 edge(10, 12, None, None),
-                edge(11, 12, Some(7), None),
+                EdgeLook { writers: vec![13, 11], ..edge(11, 12, Some(7), None) },
             ],
             hidden: vec![13],
             verdict: VerdictLook {
@@ -230,7 +236,7 @@ mod tests {
             "         [##########----------] 32.0KiB of 64.0KiB, full 50%, empty 25%",
             "         pipe that cannot be inspected, full 50%, empty 25%, to 12",
             "     >11   98%       - 1.00KiB 2.00MiB  computes 75%   tee",
-            "         connection, 7.00 B queued, full 50%, empty 25%",
+            "         connection, 7.00 B queued, full 50%, empty 25%, from 13, 11",
             "      12   98%       - 1.00KiB 2.00MiB  input 75%      xxxxx",
             "      13 of the same group, belongs to another user: only root can inspect it",
             "holds up the others: tee (11) computes",

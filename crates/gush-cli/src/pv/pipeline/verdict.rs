@@ -12,7 +12,7 @@ use super::sample::{Level, Sample, State};
 pub const LEAST_SAMPLES: usize = 16;
 
 /// The part of the samples in which a pipe must be full or empty.
-const MOSTLY: f64 = 0.7;
+pub const MOSTLY: f64 = 0.7;
 /// The part in which the stage may wait for the others.
 const SELDOM: f64 = 0.3;
 /// The part of the samples in which each side of a pipe waits for the other, if they take turns.
@@ -75,7 +75,7 @@ fn part(samples: &[Sample], is_so: impl Fn(&Sample) -> bool) -> f64 {
     samples.iter().filter(|sample| is_so(sample)).count() as f64 / samples.len().max(1) as f64
 }
 
-fn share_of(shares: &[(State, f64)], state: State) -> f64 {
+pub fn share_of(shares: &[(State, f64)], state: State) -> f64 {
     shares.iter().find(|(known, _)| *known == state).map_or(0.0, |(_, share)| *share)
 }
 
