@@ -209,8 +209,8 @@ fn trees() -> Vec<Arg> {
             "delete",
             "Remove from the target's tree what SOURCE lacks or has as another type, such as a link in \
              place of a file. Entries that the filters skip are kept. Takes one SOURCE, which must not \
-             be inside the target. A target inside SOURCE gets everything but itself, and the exit \
-             status is 1",
+             be inside the target. If the target is inside SOURCE, everything except the target is \
+             copied, and gush exits with status 1",
         ),
         value(
             "commit-last",
@@ -344,9 +344,9 @@ fn moving() -> Vec<Arg> {
             ),
             iter::once("auto").chain(MethodName::ALL.iter().map(|name| name.as_str())).collect(),
         ),
-        value("threads", "N", "Threads for one large file, and for the entries of a tree (0: as many as \
-             pay: one per processor, or up to 64 where each mostly waits for a server or a disk). \
-             A killed copy with more threads may lack more pieces of 2 MiB. More than 1 cannot be used with a single-threaded --method, such as splice")
+        value("threads", "N", "Threads for one large file, and for the entries of a tree. 0 chooses: one per \
+             processor, or up to 64 where each mostly waits for a server or a disk. A killed copy may \
+             have gaps of 2 MiB, one per thread. More than 1 cannot be used with a single-threaded --method, such as splice")
             .value_parser(crate::args::threads),
         value("limit", "RATE", "Copy at most RATE bytes per second, over all files"),
         flag("no-cache", "Leave the page cache as it was: write the copy to disk at once, each file by one thread, and drop its pages and those of SOURCE that were not cached before"),

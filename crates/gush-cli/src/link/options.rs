@@ -321,8 +321,8 @@ have arrived if the record has no error, and the link was not ended by a signal.
 A TLS stream ends with a close_notify, then a FIN. A FIN alone means that data was truncated, and is an error; after a failure no \
 close_notify is sent.
 
-The exit status of a program counts: other than 0, its connection has failed. A program that stops reading and then exits with 0 \
-had all it needed. Datagrams have no end: once the data towards UDP has ended, answers are awaited until nothing comes for 0.5 s \
+The exit status of a program counts: other than 0, its connection has failed. If a program stops reading early but exits with 0, \
+that is not a failure. Datagrams have no end: once the data towards UDP has ended, answers are awaited until nothing comes for 0.5 s \
 (or -t TIME), and a silence of -T TIME is no failure. The same 0.5 s apply to a terminal opened by its name, such as a serial \
 line. With udp-listen and fork each sender is served until it is silent for 60 s (or -T TIME); if descriptors are short, senders \
 that have been silent longest, for at least 0.5 s, are evicted for new ones.

@@ -287,7 +287,7 @@ const ROWS: &[Row] = rows! {
             "Transfer nothing; show the pipeline that process PID (or process group -PGID) is part \
              of: each stage, how full its pipes are, and which stage holds the others up. With \
              --json, print an object per look; with -n, the PID of that stage (0 if uncertain) and \
-             how full each pipe is, in percent";
+             how full each pipe is, in percent. Without a terminal, one of these, --once or -f is needed";
         NONE "here" Flag(|o| &mut o.here),
             "As --pipeline, for all pipelines of this terminal";
         NONE "once" Flag(|o| &mut o.once),
