@@ -168,6 +168,25 @@ fn what_is_no_partial_file_of_this_user_is_neither_written_nor_removed() {
 }
 
 #[test]
+fn a_name_of_the_source_is_that_of_no_partial_file() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let draft = resume(dir.path(), b"source").unwrap();
+    std::fs::write(dir.path().join("new"), "note").unwrap();
+    std::fs::rename(dir.path().join("new"), dir.path().join(HIDDEN)).unwrap();
+    let refused = draft.finish(&options(), &mut ()).unwrap_err().to_string();
+    assert!(refused.contains("partial file was renamed, replaced or removed"), "{refused}");
+    // Empty, it could be a partial file.
+    std::fs::write(dir.path().join(HIDDEN), "").unwrap();
+    let folder = Folder::base(dir.path()).unwrap();
+    folder.takes(OsStr::new(HIDDEN));
+    let begin =
+        || Draft::resume_or_begin(&folder, OsStr::new(NAME), portrait(), b"source", &options());
+    begin().unwrap().finish(&options(), &mut ()).unwrap();
+    assert_eq!(std::fs::metadata(dir.path().join(HIDDEN)).unwrap().len(), 0);
+}
+
+#[test]
 fn a_copy_that_resumes_nothing_removes_what_was_left() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();

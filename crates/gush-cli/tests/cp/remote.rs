@@ -618,6 +618,22 @@ fn data_is_compressed_on_the_line_alone() {
     assert!((2_100_000..6_000_000).contains(&sent.parse().unwrap()), "{sent}");
 }
 
+/// The source has a file with the name under which the receiver would keep parts of another one.
+#[test]
+fn a_file_named_as_the_parts_of_another_is_copied_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote_succeeds(
+        dir.path(),
+        "mkdir s; for name in img a; do
+            head -c 20M /dev/urandom >s/$name; echo note >s/.$name.gush-partial
+        done; echo small >s/small; : >s/.small.gush-partial
+        for streams in 1 4; do for way in 's h:' 'h:s '; do for round in 1 2 3; do
+            $C -aT --resume --streams $streams ${way}t; diff -r s t; touch s/a s/small
+        done; rm -r t; done; done",
+    );
+    assert_eq!(stdout(&output), "", "{output:?}");
+}
+
 /// Another source of the same size is not mixed with what has come of the old one.
 #[test]
 fn a_source_that_changed_meanwhile_is_sent_anew() {

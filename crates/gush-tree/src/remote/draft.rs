@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::{self, FileType, Mode};
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
-use super::partial::{self, Partial};
+use super::partial::{self, Partial, partial_name};
 use super::portrait::Portrait;
 use crate::atomic::{Resting, Staged};
 use crate::data;
@@ -60,7 +60,10 @@ impl Draft {
         let mut lacking = 0;
         let file = folder.with(name, |place| {
             if !folder.is_new() {
-                partial::remove_leftover(place);
+                let taken = folder.taken();
+                if !taken.contains(&partial_name(name)) {
+                    partial::remove_leftover(place);
+                }
             }
             // Closed to others until the old file's permissions are on it.
             let first_bits = if has_old(folder, place, &portrait)? { CLOSED } else { bits };
@@ -77,7 +80,8 @@ impl Draft {
 
     /// Goes on with the file that an earlier copy has left unfinished, or begins it. `source` is what
     /// shows, besides size and modification time, that the source is the same as then: its device,
-    /// inode and change time, say. A file of 16 MiB or less is begun as by [`begin`](Self::begin).
+    /// inode and change time, say. A file of 16 MiB or less, or whose partial file's name is [taken](Folder::takes), is
+    /// begun as by [`begin`](Self::begin).
     ///
     /// # Errors
     /// When it cannot be made, another copy writes to it, or another file has its name,
@@ -89,7 +93,8 @@ impl Draft {
         source: &[u8],
         options: &CopyOptions,
     ) -> Result<Self, Error> {
-        if !partial::is_worth_resuming(portrait.size_bytes) {
+        let is_taken = folder.taken().contains(&partial_name(name));
+        if is_taken || !partial::is_worth_resuming(portrait.size_bytes) {
             return Self::begin(folder, name, portrait, options);
         }
         let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, portrait.mode);
@@ -213,7 +218,15 @@ impl Draft {
             if let Some(Unnamed::Partial(partial)) =
                 self.file.take_if(|file| matches!(file, Unnamed::Partial(_)))
             {
-                self.file = Some(Unnamed::Staged(partial.complete(*place).map_err(cannot)?));
+                let whole = partial.complete(*place).map_err(|errno| match errno {
+                    Errno::STALE | Errno::NOENT => Error::refusal(
+                        place.shown,
+                        "cannot complete {}: its partial file was renamed, replaced or removed",
+                    )
+                    .hinting("copy it again"),
+                    errno => cannot(errno),
+                })?;
+                self.file = Some(Unnamed::Staged(whole));
             }
             let look = || {
                 retry_on_intr(|| fs::fstat(self.fd()))

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gush_text::{mkdir_remedy, quote};
 use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
+use super::partial;
 use super::portrait::Portrait;
 use crate::error::Error;
 use crate::events::Events;
@@ -38,6 +39,8 @@ pub struct Folder {
     /// Of a mirror, in its root and below.
     pub(super) limits: Option<Arc<Limits>>,
     pub(super) ignored: OnceLock<Arc<GitIgnored>>,
+    /// Names of entries that could be those of partial files.
+    taken: Mutex<HashSet<OsString>>,
     held: Mutex<Option<Arc<Held>>>,
 }
 
@@ -81,6 +84,7 @@ impl Folder {
             is_imagined: false,
             limits: None,
             ignored: OnceLock::new(),
+            taken: Mutex::default(),
             held: Mutex::new(Some(Arc::new(Held { fd, is_readable }))),
         }))
     }
@@ -95,6 +99,18 @@ impl Folder {
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// The source has an entry with this name, which is from now on that of no partial file.
+    pub fn takes(&self, name: &OsStr) {
+        if partial::looks_like_one(name) {
+            self.taken().insert(name.to_owned());
+        }
+    }
+
+    /// The names that the source has, while none is added.
+    pub(super) fn taken(&self) -> MutexGuard<'_, HashSet<OsString>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the descriptor, which is opened again where it is needed. Not of a base.
@@ -220,6 +236,7 @@ impl Folder {
                     is_imagined: is_dry && is_new,
                     limits,
                     ignored: OnceLock::new(),
+                    taken: Mutex::default(),
                     held: Mutex::new(Some(Arc::new(held))),
                 })
             };
@@ -468,6 +485,7 @@ mod tests {
                 is_imagined: false,
                 limits: None,
                 ignored: OnceLock::new(),
+                taken: Mutex::default(),
                 held: Mutex::new(None),
             });
         }

@@ -18,6 +18,7 @@ mod rehearsing;
 pub use draft::Draft;
 pub use folder::Folder;
 pub use mirroring::Names;
+pub use partial::partial_name;
 pub use portrait::{Portrait, open_found};
 
 pub use crate::overwriting::Standing;

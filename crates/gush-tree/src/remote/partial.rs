@@ -10,7 +10,7 @@
 //! fdatasync(2) have no boot, and always count.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -88,9 +88,18 @@ fn range_bytes(size_bytes: u64) -> u64 {
     size_bytes.div_ceil(MOST_RANGES).next_power_of_two().max(LEAST_RANGE_BYTES)
 }
 
-/// The name of a target's partial file, in the same directory.
+/// The name under which parts of a file with this name are kept, in the same directory.
+#[must_use]
+pub fn partial_name(name: &OsStr) -> OsString {
+    hidden_name(name, SUFFIX)
+}
+
+pub(super) fn looks_like_one(name: &OsStr) -> bool {
+    name.as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+}
+
 fn name_for(target: &Place<'_>) -> PathBuf {
-    target.sibling(&hidden_name(target.name.file_name().unwrap_or_default(), SUFFIX))
+    target.sibling(&partial_name(target.name.file_name().unwrap_or_default()))
 }
 
 /// The footer of a file that belongs to this source.

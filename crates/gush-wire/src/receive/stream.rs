@@ -68,7 +68,8 @@ impl Session {
                 }
                 ToReceiver::Link { id, folder, name, portrait, first } => {
                     let name = self.name(name, folder)?;
-                    self.folder(folder, true)?;
+                    let above = self.folder(folder, true)?;
+                    above.iter().for_each(|above| above.takes(&name));
                     self.link(Link { id, folder, name, portrait }, first)?;
                 }
                 ToReceiver::Finish { entries } => {
@@ -94,7 +95,9 @@ impl Session {
         let name = self.name(name, folder)?;
         let may_be = |shown: &Shown| shown.may_be_other(&name, portrait.kind());
         ensure(folder != BASE || self.shown.as_ref().is_none_or(may_be), NOT_ASKED_FOR)?;
-        Ok((name, self.folder(folder, is_first)?))
+        let folder = self.folder(folder, is_first)?;
+        folder.iter().for_each(|folder| folder.takes(&name));
+        Ok((name, folder))
     }
 
     /// Serves a further stream until it is closed.

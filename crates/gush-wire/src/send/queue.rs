@@ -1,7 +1,7 @@
 //! What is to be sent next, from the walk to the workers.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gush_text::quote;
 use gush_tree::remote::open_found;
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::outgoing::{Data, Outgoing};
 use crate::record::Token;
@@ -55,6 +55,12 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Has the directory another entry with this name?
+    pub fn has_sibling(&self, name: &OsStr) -> bool {
+        let name = self.name.with_file_name(name);
+        fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Opens the file. No symbolic link is followed on the way, and a file that has taken its place
     /// is refused.
     pub fn open(&self, stat: &Stat, shown: &Path) -> Result<OwnedFd, gush_tree::Error> {

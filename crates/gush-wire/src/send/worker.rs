@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gush_text::quote;
-use gush_tree::remote::Portrait;
-use rustix::fs::Stat;
+use gush_tree::remote::{Portrait, partial_name};
 
 use super::Session;
 use super::outgoing::{Data, Outgoing};
@@ -152,7 +151,7 @@ impl Session<'_> {
         portrait: Portrait,
     ) -> Result<(), Error> {
         let Found { id, folder, has_names, .. } = found;
-        let resumes = self.resumes(&found.stat);
+        let resumes = self.resumes(&found);
         if resumes.is_some() {
             stream.flush()?;
             self.queue.ask_to_resume();
@@ -191,9 +190,11 @@ impl Session<'_> {
     }
 
     /// What shows that a large file is that of an earlier copy, if the copy resumes.
-    fn resumes(&self, stat: &Stat) -> Option<Vec<u8>> {
+    fn resumes(&self, Found { stat, place, sent_as, .. }: &Found) -> Option<Vec<u8>> {
         let is_large = u64::try_from(stat.st_size).is_ok_and(|size| size > RESUMED_BYTES);
-        (self.options.resume && is_large).then(|| {
+        // The receiver has no name for the parts of a file where the source has that name, too.
+        let may_resume = || !place.has_sibling(&partial_name(sent_as));
+        (self.options.resume && is_large && may_resume()).then(|| {
             let changed = (stat.st_ctime, stat.st_ctime_nsec);
             format!("{} {} {changed:?}", stat.st_dev, stat.st_ino).into_bytes()
         })
