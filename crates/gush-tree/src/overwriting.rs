@@ -453,11 +453,15 @@ pub(crate) fn is_of_other_kind(options: &CopyOptions, source: &Stat, there: &Sta
     }
 }
 
-/// Has the target the kind, the size and the modification time of the source?
+/// Has the target the kind, the size or device number, and the modification time of the source?
 fn is_unchanged(options: &CopyOptions, target: &Stat, source: &Stat) -> bool {
-    let has_size = kind(source) == FileType::RegularFile;
+    let is_same = |target: &Stat, source: &Stat| match kind(source) {
+        FileType::RegularFile => target.st_size == source.st_size,
+        FileType::CharacterDevice | FileType::BlockDevice => target.st_rdev == source.st_rdev,
+        _ => true,
+    };
     kind(target) == kind(source)
-        && (!has_size || target.st_size == source.st_size)
+        && is_same(target, source)
         && !is_older(options, target, source)
         && target.st_mtime == source.st_mtime
         && (target.st_mtime_nsec <= source.st_mtime_nsec)

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use gush::Rate;
 use gush_tree::remote::Portrait;
-use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Update};
+use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Specials, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of all that the two sides say to each other.
@@ -108,6 +108,8 @@ impl Rules {
             (update, _) => update,
         };
         options.mirror = self.is_mirror;
+        // The content of special files is not served.
+        options.specials = Specials::Recreate;
         options.resume = self.resumes;
         options.dry_run = self.is_dry_run;
         if !self.filter.is_empty() {

@@ -648,6 +648,27 @@ fn a_source_that_changed_meanwhile_is_sent_anew() {
     assert_eq!(stdout(&output), ".big.gush-partial\nbig\n", "{output:?}");
 }
 
+/// What a rule of `--update` keeps is not removed by a mirror; a device with another number is
+/// replaced.
+#[test]
+fn a_mirror_keeps_special_files_and_links_that_did_not_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; mkfifo s/fifo; ln -s x s/link; echo a >s/file
+        mknod s/null c 1 3 2>/dev/null || touch s/null
+        for rule in --update=changed -u --resume; do
+            cp -a s t; $C -aT --delete $rule -v s h:t; $C -aT --delete $rule -v h:s t; rm -r t
+        done
+        cp -a s t; rm t/null; mknod t/null c 1 5 2>/dev/null || echo other >t/null
+        touch -r s/null t/null; cp -a t u
+        $C -aT --delete --update=changed s h:t; diff <(stat -c '%F %t %T' s/null t/null) <(stat -c '%F %t %T' s/null s/null)
+        $G cp -aT --delete --update=changed s u; cmp <(stat -c %t%T u/null) <(stat -c %t%T s/null)",
+    );
+    assert_eq!(stdout(&output), "", "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// The mount's own entries are not the source's: a mirror knows nothing of them.
 #[test]
 fn a_mirror_of_one_file_system_removes_nothing_below_another() {
