@@ -42,8 +42,22 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     // Not by clap, for which the switches of socat are unknown options.
-    if words.first().is_some_and(|word| ["-h", "-?", "--help"].contains(&word.as_str())) {
-        return talker.page(command().bin_name(NAME).render_help().to_string().as_bytes());
+    match words.first().map(String::as_str) {
+        Some("-h" | "-hh" | "-hhh" | "-?" | "-??" | "-???" | "--help") => {
+            return talker.page(command().bin_name(NAME).render_help().to_string().as_bytes());
+        }
+        // Scripts look whether it succeeds, and for the number.
+        Some("-V") => {
+            return talker.page(
+                concat!(
+                    "gush ",
+                    env!("CARGO_PKG_VERSION"),
+                    ", which takes the command line of\nsocat version 1.8.0.3\n"
+                )
+                .as_bytes(),
+            );
+        }
+        _ => {}
     }
     let mut report = Report::default();
     let translation = from_socat::translated(words, &mut report);

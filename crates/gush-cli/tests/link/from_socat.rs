@@ -562,3 +562,13 @@ fn every_option_of_socat_is_translated_by_all_names_or_refused_with_the_reason()
         others.iter().zip(answered).filter(|(_, answer)| answer.is_none()).collect();
     assert!(refused.is_empty(), "{refused:?}");
 }
+
+#[test]
+fn a_script_that_looks_for_socat_finds_it() {
+    for (word, text) in [("-V", "socat version 1.8"), ("-h", "Usage"), ("-hh", "Usage")] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_gush")).args(["socat", word]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains(text), "{word}: {output:?}");
+    }
+}
