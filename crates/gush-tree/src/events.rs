@@ -38,6 +38,9 @@ pub trait Events: Send {
         false
     }
 
+    /// There are so many files and bytes to copy in all.
+    fn expects(&mut self, _files: u64, _bytes: u64) {}
+
     /// What one thread has done of a tree since its last report; called on this thread. `source` is
     /// the entry that it is at. Threads report some twenty times a second, before and after a large
     /// file, and when idle: with an event a file they would wait for each other.

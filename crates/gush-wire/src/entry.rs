@@ -1,6 +1,7 @@
 //! An entry of a copy as the user sees it, whichever side the user is at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use gush_tree::{Action, Done, Events, TreeCounts};
 
@@ -14,6 +15,43 @@ pub(crate) struct Entry {
     pub bytes: Option<u64>,
     /// That of both sides.
     pub digest: Option<gush::Digest>,
+    /// So much of the bytes was shown as progress.
+    pub counted_bytes: u64,
+}
+
+/// The interval of events about one range of data.
+const COUNTED_EVERY: Duration = Duration::from_millis(50);
+
+/// Which bytes of a range of data were not shown yet.
+pub(crate) struct Pace {
+    shown_bytes: u64,
+    last: Instant,
+}
+
+impl Pace {
+    pub fn new() -> Self {
+        Self { shown_bytes: 0, last: Instant::now() }
+    }
+
+    /// The bytes to be shown now that so many have moved in all.
+    pub fn due(&mut self, bytes: u64) -> Option<u64> {
+        let is_due = self.last.elapsed() >= COUNTED_EVERY;
+        is_due.then(|| {
+            self.last = Instant::now();
+            self.rest(bytes)
+        })
+    }
+
+    pub fn rest(&mut self, bytes: u64) -> u64 {
+        bytes.saturating_sub(std::mem::replace(&mut self.shown_bytes, bytes))
+    }
+}
+
+/// Shows that bytes of a file have moved.
+pub(crate) fn count(bytes: u64, source: &Path, events: &mut dyn Events) {
+    let mut counts = TreeCounts::default();
+    counts.bytes = bytes;
+    events.counted(&counts, source);
 }
 
 impl Entry {
@@ -35,7 +73,9 @@ impl Entry {
             let mut counts = TreeCounts::default();
             match self.bytes {
                 Some(bytes) if is_kept => (counts.unmoved_files, counts.unmoved_bytes) = (1, bytes),
-                Some(bytes) => (counts.files, counts.bytes) = (1, bytes),
+                Some(bytes) => {
+                    (counts.files, counts.bytes) = (1, bytes.saturating_sub(self.counted_bytes));
+                }
                 None => {}
             }
             events.counted(&counts, &self.source);

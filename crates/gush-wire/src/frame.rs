@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use gush::Mover;
+use gush::{Control, Mover};
 use gush_text::without_controls;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -32,6 +32,16 @@ const BUFFER_BYTES: usize = 256 << 10;
 const LEVEL: i32 = 1;
 /// Shorter data is copied through the buffer: for this little, more system calls cost more.
 pub const COPIED_BYTES: usize = 64 << 10;
+
+/// Takes the bytes of a frame that have moved so far.
+pub type Moved<'a> = dyn FnMut(u64) + Send + 'a;
+
+fn observer<'m>(moved: &'m mut Moved<'_>) -> impl FnMut(&gush::Progress) -> Control + Send + 'm {
+    |progress| {
+        moved(progress.bytes);
+        Control::Continue
+    }
+}
 
 const RECORD: u8 = 1;
 const DATA: u8 = 2;
@@ -231,6 +241,7 @@ impl Output {
         offset: u64,
         length: usize,
         limit: Option<&gush::Rate>,
+        moved: Option<&mut Moved<'_>>,
     ) -> Result<Result<u64, gush::Error>, Error> {
         self.buffer.extend(header(DATA, length, &[]));
         self.flush()?;
@@ -239,6 +250,10 @@ impl Output {
             Mover::new(file, &self.stream).source_offset_bytes(offset).length_bytes(length as u64);
         if let Some(limit) = limit {
             mover = mover.limit(limit.clone());
+        }
+        let mut observer = moved.map(observer);
+        if let Some(observer) = &mut observer {
+            mover = mover.observe(observer);
         }
         let moved = mover.run().map(|report| report.bytes);
         let delivered = match &moved {
@@ -431,6 +446,7 @@ impl Input {
         &mut self,
         length: usize,
         into: Option<(BorrowedFd<'_>, u64)>,
+        mut moved: Option<&mut Moved<'_>>,
     ) -> Result<Result<(), gush::Errno>, Error> {
         match self.next()? {
             (Frame::Data(announced), _) if announced == length => {}
@@ -446,9 +462,13 @@ impl Input {
             if let (true, true, Some((file, offset)), Ok(())) =
                 (self.is_empty(), left >= COPIED_BYTES, into, &written)
             {
-                let mover = Mover::new(&self.stream, &file)
+                let mut mover = Mover::new(&self.stream, &file)
                     .target_offset_bytes(offset + at as u64)
                     .length_bytes(left as u64);
+                let mut observer = moved.as_deref_mut().map(observer);
+                if let Some(observer) = &mut observer {
+                    mover = mover.observe(observer);
+                }
                 match mover.run() {
                     Ok(report) if report.bytes == left as u64 => return Ok(Ok(())),
                     Ok(_) => return Err(Error::Ended),
@@ -564,15 +584,15 @@ mod tests {
 
         let mut arrived = tempfile::tempfile().unwrap();
         let into = Some((std::os::fd::AsFd::as_fd(&arrived), 0));
-        stream(&line).data(100_000, into).unwrap().unwrap();
+        stream(&line).data(100_000, into, None).unwrap().unwrap();
         let mut data = Vec::new();
         arrived.read_to_end(&mut data).unwrap();
         assert!(data == [7; 100_000]);
         for length in [1, 16, 99_999, 100_001, MOST_DATA_BYTES, MOST_DATA_BYTES + 1, usize::MAX] {
-            let refused = stream(&line).data(length, None);
+            let refused = stream(&line).data(length, None, None);
             assert!(matches!(refused, Err(Error::Protocol(_))), "{length}");
         }
-        let cut = stream(&line[..line.len() - 1]).data(100_000, None);
+        let cut = stream(&line[..line.len() - 1]).data(100_000, None, None);
         assert!(matches!(cut, Err(Error::Ended)));
     }
 

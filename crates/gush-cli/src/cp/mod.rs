@@ -107,7 +107,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let mut reporter = Reporter::new(as_name, &talker, &settings);
     // A rank copies only a part, so the total would mislead.
     if settings.options.recursive && settings.options.shard.is_none() && reporter.shows_progress() {
-        reporter.expect(count_ahead(&settings));
+        let name = |operand: &PathBuf| source_name(&settings, operand).to_path_buf();
+        let sources = settings.operands.iter().map(name).collect();
+        reporter.expect(count_ahead(&settings.options, sources));
     }
     let copied = match &destination {
         Destination::File { path, missing } => to_file(&settings, path, *missing, &mut reporter),
@@ -134,11 +136,9 @@ fn clean_up(shard: Option<Shard>, talker: Talker) -> impl FnOnce() + Send + 'sta
 }
 
 /// Counts the files to be copied, on a thread that is not joined.
-fn count_ahead(settings: &Settings) -> Arc<Census> {
+fn count_ahead(options: &CopyOptions, sources: Vec<PathBuf>) -> Arc<Census> {
     let census = Arc::new(Census::default());
-    let options = settings.options.clone();
-    let name = |operand: &PathBuf| source_name(settings, operand).to_path_buf();
-    let sources: Vec<_> = settings.operands.iter().map(name).collect();
+    let options = options.clone();
     let counted = Arc::clone(&census);
     // Without a thread there are no totals.
     let _ = thread::Builder::new().spawn(move || {

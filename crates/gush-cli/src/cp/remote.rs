@@ -14,7 +14,7 @@ use gush_wire::{Address, Error, Remote, Request, Streams, Transport};
 use super::command::Words;
 use super::say::Reporter;
 use super::settings::Settings;
-use super::source_name;
+use super::{count_ahead, source_name};
 use crate::talk::Talker;
 
 /// The options that such a copy serves. Any other is refused, never ignored.
@@ -324,6 +324,10 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         compresses: target.compresses,
     };
     let mut reporter = Reporter::new(as_name, talker, settings);
+    reporter.sum_up();
+    if !sides.is_pull && reporter.shows_progress() {
+        reporter.expect(count_ahead(&settings.options, sides.sources.clone()));
+    }
     gush_process::restore_sigchld();
     let mut is_reached = false;
     let ended = target.way.start(&sides.other, as_name).and_then(|(remote, streams)| {

@@ -57,6 +57,11 @@ impl<'a> Reporter<'a> {
         self.display.expect(census);
     }
 
+    /// Shows sums over all that is copied, whatever the operands are.
+    pub fn sum_up(&mut self) {
+        self.display.begin_tree();
+    }
+
     /// Reports the end of a copy; returns whether the file is complete. `seconds` is unknown for
     /// the entries of a tree.
     pub fn ended(
@@ -180,6 +185,10 @@ impl Events for Reporter<'_> {
     fn wants_entries(&self) -> bool {
         let Messages { verbose, explain, json, .. } = *self.messages;
         verbose || explain || json
+    }
+
+    fn expects(&mut self, files: u64, bytes: u64) {
+        self.expect(Arc::new(Census::of(files, bytes)));
     }
 
     fn wants_counts(&self) -> bool {

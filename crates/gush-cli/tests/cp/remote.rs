@@ -696,6 +696,23 @@ fn questions_on_several_streams_are_all_flushed() {
     assert_eq!(stdout(&output), "600\n", "{output:?}");
 }
 
+/// Before a file is complete, its bytes count, and what they are of: lines in a log come each second.
+#[test]
+fn the_progress_of_one_file_is_shown_in_both_directions() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = "$C --streams 1 --limit 4M --progress=always";
+    for operands in ["s h:t", "h:s t"] {
+        let output =
+            remote(dir.path(), &format!("head -c 12M /dev/urandom >s; {copy} {operands}; cmp s t"));
+        let said = stderr(&output);
+        let lines = said.lines().filter(|line| line.contains("0 of 1 files, ")).count();
+        assert!(lines > 0 && said.contains(" of 12 MiB, "), "{output:?}");
+        let last = said.lines().last();
+        assert!(last.is_some_and(|line| line.contains("1 file, 12 MiB, ")), "{output:?}");
+        assert_eq!(stdout(&output), "");
+    }
+}
+
 /// The first connection, to or from the other machine, is enough.
 #[test]
 fn a_connection_that_cannot_be_had_is_done_without() {

@@ -46,6 +46,12 @@ struct Count<'a> {
 }
 
 impl Census {
+    /// A census that is complete.
+    #[must_use]
+    pub fn of(files: u64, bytes: u64) -> Self {
+        Self { files: files.into(), bytes: bytes.into(), is_complete: true.into() }
+    }
+
     /// The regular files and their bytes, once all are counted.
     #[must_use]
     pub fn totals(&self) -> Option<(u64, u64)> {

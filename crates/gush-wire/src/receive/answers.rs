@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 
 use super::links::First;
 use super::session::{Session, out_of_place};
-use crate::entry::Entry;
+use crate::entry::{self, Entry};
 use crate::error::Error;
 use crate::frame::Output;
 use crate::record::{BASE, Outcome, ToSender};
@@ -40,6 +40,8 @@ pub(super) struct Arrival<'n> {
     pub has_names: bool,
     /// The hash that was found on both sides.
     pub digest: Option<gush::Digest>,
+    /// So much of the bytes was shown as progress.
+    pub counted_bytes: u64,
 }
 
 impl<'n> Arrival<'n> {
@@ -56,12 +58,12 @@ impl<'n> Arrival<'n> {
             _ => Action::Recreated,
         };
         let bytes = (action == Action::Copied).then_some(portrait.size_bytes);
-        Self { id, folder, name, action, bytes, has_names, digest: None }
+        Self { id, folder, name, action, bytes, has_names, digest: None, counted_bytes: 0 }
     }
 
     pub fn directory(id: u64, folder: u64, name: &'n OsStr) -> Self {
         let (action, digest) = (Action::Directory, None);
-        Self { id, folder, name, action, bytes: None, has_names: false, digest }
+        Self { id, folder, name, action, bytes: None, has_names: false, digest, counted_bytes: 0 }
     }
 }
 
@@ -144,12 +146,15 @@ impl Session {
             Ending::Kept | Ending::Skipped => Outcome::Kept,
         });
         if let Some(shown) = &self.shown {
-            let Arrival { folder, name, action, bytes, digest, .. } = *arrival;
+            let Arrival { folder, name, action, bytes, digest, counted_bytes, .. } = *arrival;
             let source = state.folders.source(shown, folder, name);
             let above = state.folders.get(folder);
             let target = above.map_or_else(PathBuf::new, |above| above.shown_entry(name));
             drop(state);
-            shown.ends(Entry { source, target, action, bytes, digest }, ended.clone());
+            shown.ends(
+                Entry { source, target, action, bytes, digest, counted_bytes },
+                ended.clone(),
+            );
             // The sender does not show it.
             ended = ended.map_err(|_| String::new());
         }
@@ -158,6 +163,14 @@ impl Session {
             Ok(outcome) => ToSender::Done { id, outcome },
             Err(why) => ToSender::Failed { id, why },
         });
+    }
+
+    /// Shows that bytes of a file have come.
+    pub fn shows_bytes(&self, folder: u64, name: &OsStr, bytes: u64) {
+        if let Some(shown) = &self.shown {
+            let source = self.lock().folders.source(shown, folder, name);
+            shown.show(move |events| entry::count(bytes, &source, events));
+        }
     }
 
     /// Answers an entry, and makes the links that wait for it.

@@ -1,6 +1,7 @@
 //! A regular file while its data comes, in ranges on any stream.
 
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gush_text::{errno_text, noted};
@@ -10,6 +11,7 @@ use gush_tree::remote::{Draft, Folder, Portrait};
 use super::answers::{Arrival, Ending, Told};
 use super::bounds::weight;
 use super::session::{Session, out_of_place};
+use crate::entry::Pace;
 use crate::error::{Error, ensure};
 use crate::frame::{Input, MOST_DATA_BYTES};
 use crate::record::ToSender;
@@ -31,6 +33,8 @@ pub(super) struct Incoming {
     /// What shows that the source is that of an earlier copy.
     resumes: Option<Vec<u8>>,
     size_bytes: u64,
+    /// Shown as progress.
+    counted_bytes: AtomicU64,
     work: Mutex<Work>,
 }
 
@@ -72,6 +76,7 @@ impl Incoming {
             waiting_bytes,
             resumes,
             size_bytes: portrait.size_bytes,
+            counted_bytes: AtomicU64::new(0),
             work: Mutex::new(Work {
                 stage: Stage::Announced(portrait),
                 announced_bytes: 0,
@@ -97,7 +102,14 @@ impl Incoming {
             bytes: Some(self.size_bytes),
             has_names: self.has_names,
             digest: None,
+            counted_bytes: self.counted_bytes.load(Ordering::Relaxed),
         }
+    }
+
+    /// Bytes have come, or a hole.
+    fn counts(&self, session: &Session, bytes: u64) {
+        self.counted_bytes.fetch_add(bytes, Ordering::Relaxed);
+        session.shows_bytes(self.folder_id, &self.name, bytes);
     }
 
     /// Makes the file, if it is not made yet.
@@ -160,7 +172,17 @@ impl Incoming {
         let draft = self.begin(session, &mut work);
         drop(work);
         let into = draft.as_ref().map(|draft| (draft.fd(), offset));
-        let written = input.data(length, into)?;
+        let shows = session.shown.as_ref().is_some_and(|shown| shown.wants_counts);
+        let mut pace = Pace::new();
+        let mut moved = |bytes| {
+            if let Some(bytes) = pace.due(bytes) {
+                self.counts(session, bytes);
+            }
+        };
+        let written = input.data(length, into, shows.then_some(&mut moved))?;
+        if shows && self.size_bytes > length as u64 {
+            self.counts(session, pace.rest(length as u64) + hole_bytes);
+        }
         if let (Ok(()), Some(draft)) = (&written, &draft) {
             draft.has_arrived(offset - hole_bytes..offset + length as u64);
         }

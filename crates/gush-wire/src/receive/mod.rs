@@ -65,7 +65,7 @@ pub fn receive(
     let rules = Rules::of(options);
     let (invites, invited) = sync_channel(1);
     let invites = (streams.most() > 1).then_some(invites);
-    let (shown, happened) = Shown::new(request, options, invites);
+    let (shown, happened) = Shown::new(request, options, events.wants_counts(), invites);
     let no_thread = |error| Error::Io { doing: "starting a thread", error };
     thread::scope(|scope| {
         let making = thread::Builder::new()

@@ -35,6 +35,8 @@ pub(crate) struct Shown {
     host: OsString,
     pub is_recursive: bool,
     pub verifies: bool,
+    /// The user looks at the bytes that move.
+    pub wants_counts: bool,
     follows_sources: bool,
     is_whole: AtomicBool,
     announced: Mutex<Announced>,
@@ -64,6 +66,7 @@ impl Shown {
     pub(super) fn new(
         request: &Request<'_>,
         options: &CopyOptions,
+        wants_counts: bool,
         invites: Option<SyncSender<Invited>>,
     ) -> (Self, Receiver<Event>) {
         let (happens, happened) = sync_channel(MOST_WAITING);
@@ -73,6 +76,7 @@ impl Shown {
             host: request.host.to_owned(),
             is_recursive: options.recursive,
             verifies: options.verify,
+            wants_counts,
             follows_sources: options.dereference != Dereference::Never,
             is_whole: AtomicBool::new(true),
             announced: Mutex::default(),
@@ -147,6 +151,13 @@ impl Shown {
                 FileType::Symlink => !self.follows_sources,
                 _ => self.is_recursive,
             }
+    }
+
+    /// A file of the base comes: if it is the only source, its size is all there is to copy.
+    pub fn expects(&self, bytes: u64) {
+        if self.wants_counts && self.sources.len() == 1 {
+            self.show(move |events| events.expects(1, bytes));
+        }
     }
 
     /// The source of an entry of the base, as messages show it.

@@ -129,6 +129,9 @@ impl Session {
                 if has_names && !is_first {
                     return Err(out_of_place("a file with several names"));
                 }
+                if let (BASE, Some(shown)) = (folder_id, &self.shown) {
+                    shown.expects(portrait.size_bytes);
+                }
                 let is_resumed = resumes.is_some();
                 if is_resumed && !(is_first && self.options.resume) {
                     return Err(out_of_place("a file to be resumed"));

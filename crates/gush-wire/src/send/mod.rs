@@ -27,7 +27,7 @@ use gush_tree::{Action, CopyOptions, Events, Preserve};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use crate::entry::Entry;
+use crate::entry::{self, Entry};
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::greeting::meet;
@@ -163,6 +163,8 @@ struct Session<'a> {
     host: &'a OsStr,
     /// The user is at the receiver, which is told what fails here.
     is_served: bool,
+    /// The user looks at the bytes that move.
+    shows: bool,
     first: Stream,
     queue: Queue,
     state: Mutex<State<'a>>,
@@ -212,6 +214,7 @@ impl<'a> Session<'a> {
             target: request.target,
             host: request.host,
             is_served: false,
+            shows: events.wants_counts(),
             first: Stream::new(output),
             queue: Queue::default(),
             state: Mutex::new(State {
@@ -324,7 +327,7 @@ impl<'a> Session<'a> {
         }
         let id = state.next_id;
         let source = source.to_path_buf();
-        let entry = Entry { source, target, action, bytes, digest: None };
+        let entry = Entry { source, target, action, bytes, digest: None, counted_bytes: 0 };
         state.next_id += 1;
         state.awaited.insert(id, entry);
         Ok(id)
@@ -367,6 +370,15 @@ impl<'a> Session<'a> {
             below => &self.target.join(below),
         };
         at_host(self.host, target)
+    }
+
+    /// Bytes of a file were sent, or are a hole.
+    fn counts(&self, id: u64, bytes: u64) {
+        let state = &mut *self.lock();
+        if let Some(entry) = state.awaited.get_mut(&id) {
+            entry.counted_bytes += bytes;
+            entry::count(bytes, &entry.source, state.events);
+        }
     }
 
     fn refuses(&self, source: &Path, target: &Path, why: &str) {

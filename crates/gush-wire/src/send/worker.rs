@@ -15,6 +15,7 @@ use super::Session;
 use super::outgoing::{Data, Outgoing};
 use super::queue::{Found, Job};
 use super::streams::Stream;
+use crate::entry::Pace;
 use crate::error::Error;
 use crate::frame::{COPIED_BYTES, MOST_DATA_BYTES};
 use crate::record::{RESUMED_BYTES, ToReceiver};
@@ -270,6 +271,12 @@ impl Session<'_> {
         Data { range, hole_bytes }: Data,
     ) -> Result<Result<u64, Unsent>, Error> {
         let (id, offset) = (file.id, range.start);
+        let mut pace = Pace::new();
+        let mut shows = |bytes| {
+            if let Some(bytes) = pace.due(bytes) {
+                self.counts(id, bytes);
+            }
+        };
         let length = usize::try_from(range.end - range.start).unwrap_or(MOST_DATA_BYTES);
         let announced = ToReceiver::Data { id, offset, length: length as u32, hole_bytes };
         let is_packed = stream.with(|output| Ok(output.packs()))?;
@@ -277,8 +284,17 @@ impl Session<'_> {
             let limit = self.options.moving.limit.as_ref();
             let moved = stream.with(|output| {
                 output.record(&announced)?;
-                output.data_from(&file.file, offset, length, limit)
+                output.data_from(
+                    &file.file,
+                    offset,
+                    length,
+                    limit,
+                    self.shows.then_some(&mut shows),
+                )
             })?;
+            if self.shows && file.size_bytes > length as u64 {
+                self.counts(id, pace.rest(length as u64) + hole_bytes);
+            }
             // The frame was filled in any case.
             let unsent = |why| Unsent { bytes: length as u64, why };
             return Ok(match moved {
@@ -294,6 +310,9 @@ impl Session<'_> {
                 Ok(!file.looks_for_zeros() || data.iter().any(|&byte| byte != 0))
             })
         })?;
+        if self.shows && file.size_bytes > length as u64 {
+            self.counts(id, length as u64 + hole_bytes);
+        }
         Ok(match read {
             Ok(true) => Ok(length as u64),
             Ok(false) => Ok(0),
