@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, Command};
 use gush::MethodName;
 
 use super::attributes::ATTRIBUTES;
+use super::remote;
 use super::settings::{BACKUPS, HOLES, ON_ERRORS, REFLINKS, UPDATES, WHENS};
 use crate::listed::Listed;
 use crate::manual::row;
@@ -358,14 +359,13 @@ fn moving() -> Vec<Arg> {
 
 fn remote() -> Vec<Arg> {
     vec![
-        value(
-            "rsh",
-            "COMMAND",
+        value("rsh", "COMMAND", "").help(format!(
             "Run 'COMMAND HOST gush serve-tree' to reach HOST [default: ssh]. DEST is as for a local \
              copy; HOST:PATH has a colon before its first slash, and ./A:B is a local file. HOST \
-             expands a leading ~ or ~/ in PATH, and nothing else. Files appear whole, links in DEST are not followed, and options that this copy does not serve \
-             are refused",
-        ),
+             expands a leading ~ or ~/ in PATH, and nothing else. Files appear whole, links in DEST \
+             are not followed. All options are refused but {}",
+            remote::served()
+        )),
         value("remote-gush", "PATH", "The path of gush on HOST [default: gush]"),
         value(
             "via",

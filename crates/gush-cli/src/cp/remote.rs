@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use clap::parser::ValueSource;
 use gush_text::{errno_text, in_brackets, quote};
-use gush_tree::{Destination, NamingError};
+use gush_tree::{Destination, NamingError, Update};
 use gush_wire::record;
 use gush_wire::{Address, Error, Remote, Request, Streams, Transport};
 
@@ -58,6 +58,15 @@ const SERVED: &[&str] = &[
     "compress",
     "streams",
 ];
+
+/// The options that a copy to or from another machine serves, as the help names them.
+pub(super) fn served() -> String {
+    let dashed = SERVED.iter().filter(|id| **id != "operands").map(|id| match id.len() {
+        1 => format!("-{id}"),
+        _ => format!("--{id}"),
+    });
+    dashed.collect::<Vec<_>>().join(", ")
+}
 
 /// The most streams where no number is given: one of ssh carries 2 MiB in a round trip.
 const MOST_STREAMS: usize = 4;
@@ -242,9 +251,12 @@ impl Target {
         let ids: Vec<&str> = words.0.ids().map(clap::Id::as_str).collect();
         let unserved = ids.into_iter().filter(|id| !SERVED.contains(id)).find(is_given);
         if let Some(name) = unserved {
+            let is_meant = ["rsh", "via"].iter().any(is_given);
+            let hint =
+                (!is_meant).then_some("a local file with a colon in its name is written ./NAME");
             return Err(format!(
-                "--{name} is not served in a copy to or from another machine (a local file with a colon in \
-                 its name is written ./NAME)"
+                "--{name} is not served in a copy to or from another machine{}",
+                in_brackets(hint)
             ));
         }
         if settings.options.stop_at_error {
@@ -323,6 +335,15 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         is_directory: target.is_directory,
         compresses: target.compresses,
     };
+    if settings.options.resume
+        && !settings.options.preserve.times
+        && matches!(settings.options.update, Update::All | Update::Changed)
+    {
+        talker.say(
+            "warning: without -p or -a the copies get other times than the sources, by which --resume \
+             finds what is complete: all files are sent again",
+        );
+    }
     let mut reporter = Reporter::new(as_name, talker, settings);
     reporter.sum_up();
     if !sides.is_pull && reporter.shows_progress() {

@@ -371,7 +371,10 @@ fn an_option_that_a_remote_copy_lacks_is_refused_before_anything_is_sent() {
     for option in ["-b", "-L", "--fsync", "-l", "-i", "--shard=0/2", "--parents"] {
         let said = fails(dir.path(), &["-r", "--rsh", "touch", option, "a", "h:t"]);
         assert!(said.contains("is not served in a copy to or from another"), "{option}: {said}");
+        assert!(!said.contains("./NAME"), "{option}: {said}");
     }
+    let said = fails(dir.path(), &["-b", "a", "h:t"]);
+    assert!(said.contains("(a local file with a colon in its name is written ./NAME)"), "{said}");
     let said = fails(dir.path(), &["-r", "--rsh", "touch", "--resume", "a", "h:t"]);
     assert!(said.contains("requires -T or -t"), "{said}");
     for (words, why) in [
@@ -616,6 +619,21 @@ fn data_is_compressed_on_the_line_alone() {
     // 9 MB of text, of which zstd leaves less than a third, and 2 MiB of noise. Whether compression
     // pays is not measured before 12 MiB.
     assert!((2_100_000..6_000_000).contains(&sent.parse().unwrap()), "{sent}");
+}
+
+/// No file of such a copy gets the time of its source, by which it would be found to be complete.
+#[test]
+fn a_resumed_copy_that_does_not_keep_times_warns() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; touch s/a; $C -rT --resume s h:t; echo >&2; for option in -p --checksum -u; do
+            $C -rT --resume $option s h:t; $C -rT --resume $option h:s u
+        done",
+    );
+    let said = stderr(&output);
+    assert!(said.contains("all files are sent again\n\n"), "{said}");
+    assert!(said.ends_with("again\n\n"), "{said}");
 }
 
 /// The source has a file with the name under which the receiver would keep parts of another one.
