@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use clap::parser::ValueSource;
 use gush_text::{errno_text, in_brackets, quote};
-use gush_tree::{Destination, NamingError, Update};
+use gush_tree::{Destination, NamingError};
 use gush_wire::record;
 use gush_wire::{Address, Error, Remote, Request, Streams, Transport};
 
@@ -335,10 +335,7 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         is_directory: target.is_directory,
         compresses: target.compresses,
     };
-    if settings.options.resume
-        && !settings.options.preserve.times
-        && matches!(settings.options.update, Update::All | Update::Changed)
-    {
+    if settings.options.resume && !settings.options.preserve.times {
         talker.say(
             "warning: without -p or -a the copies get other times than the sources, by which --resume \
              finds what is complete: all files are sent again",

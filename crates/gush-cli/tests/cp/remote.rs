@@ -627,9 +627,8 @@ fn a_resumed_copy_that_does_not_keep_times_warns() {
     let dir = tempfile::tempdir().unwrap();
     let output = remote(
         dir.path(),
-        "mkdir s; touch s/a; $C -rT --resume s h:t; echo >&2; for option in -p --checksum -u; do
-            $C -rT --resume $option s h:t; $C -rT --resume $option h:s u
-        done",
+        "mkdir s; touch s/a; $C -rT --resume s h:t; echo >&2
+        for option in -p --preserve=timestamps; do $C -rT --resume $option s h:t; done",
     );
     let said = stderr(&output);
     assert!(said.contains("all files are sent again\n\n"), "{said}");
