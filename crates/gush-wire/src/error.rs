@@ -23,6 +23,9 @@ pub enum Error {
         /// The answer of the system.
         error: io::Error,
     },
+    /// Another stream than the first failed, or ended before its last record.
+    #[error("a further connection was lost: {0}")]
+    Further(String),
     /// The other side closed its stream too early.
     #[error("the other side ended before the copy was complete")]
     Ended,
@@ -55,6 +58,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// What fails on another stream than the first: the session can still say it on that one.
+    pub(crate) fn further(self) -> Self {
+        match self {
+            Self::Ended => Self::Further("it ended before its last record".into()),
+            Self::Io { error, .. } => Self::Further(gush_text::os_text(&error).to_string()),
+            error => error,
+        }
+    }
+
     /// Does the other side know of the failure, or is it not there any more?
     #[must_use]
     pub fn is_known_there(&self) -> bool {

@@ -9,7 +9,7 @@ use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Specials, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of all that the two sides say to each other.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
 /// The most entries without an answer.
@@ -379,6 +379,10 @@ pub enum ToReceiver {
         /// The entries of [`BASE`].
         entries: u64,
     },
+    /// The last record of a further stream: one that ends without it was lost.
+    Close,
+    /// To a receiver that has asked with [`Send`](Self::Send): the session has failed.
+    Refused(String),
 }
 
 /// How an entry has ended well.

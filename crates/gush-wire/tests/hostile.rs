@@ -219,7 +219,7 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
         text: "p".into(),
         is_warning: false,
     };
-    let cases: [(&str, &str, Vec<ToReceiver>); 25] = [
+    let cases: [(&str, &str, Vec<ToReceiver>); 27] = [
         (
             "an invitation, to open streams",
             "Invitation is out",
@@ -303,6 +303,12 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
         ),
         ("the end of no file", "data of an unknown file", vec![end(0)]),
         ("a second request", "a record is out of place", vec![begin(Path::new("/"))]),
+        ("the end of a further stream", "a record is out of place", vec![ToReceiver::Close]),
+        (
+            "a refusal of what nobody here has asked for",
+            "a record is out of place",
+            vec![ToReceiver::Refused("no".into())],
+        ),
         ("the end in a directory", "Leave is out of place", vec![directory(1, "d"), finish(1)]),
         ("a directory twice", "Enter is out of place", vec![directory(1, "d"), directory(1, "e")]),
     ];
@@ -485,6 +491,41 @@ fn a_tree_that_is_deeper_than_the_window_is_sent() {
 fn what_the_other_side_says_does_not_steer_the_terminal() {
     let ended = send_to(Hello::OURS, &[ToSender::Refused("no\x1b[2J".into())]);
     assert_eq!(ended.unwrap_err().to_string(), "no\u{fffd}[2J");
+}
+
+/// What a sender says to somebody who wants this.
+fn ask_for(wish: Wish) -> (Result<(), Error>, Vec<ToReceiver>) {
+    let ((input, to), (from, output)) = (pipe(), pipe());
+    let mut asks = Output::new(to);
+    asks.record(&Hello::OURS).unwrap();
+    asks.record(&ToReceiver::Send(wish)).unwrap();
+    asks.flush().unwrap();
+    let serving = thread::spawn(move || gush_wire::serve(input, output));
+    let mut input = Input::new(from);
+    let _: Hello = input.record().unwrap();
+    let said = std::iter::from_fn(|| input.record().ok()).collect();
+    (serving.join().unwrap(), said)
+}
+
+#[test]
+fn why_a_sender_ends_is_told_to_the_receiver() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join(".gitignore"), vec![b'n'; 2 << 20]).unwrap();
+    let rules = |is_mirror, pattern: &str| {
+        let filter = vec![(false, pattern.into())];
+        Rules { is_mirror, filter, ..Rules::default() }
+    };
+    for (rules, why) in
+        [(rules(false, ""), "matches no name"), (rules(true, "n"), "longer than 1 MiB")]
+    {
+        let sources = vec![dir.path().to_str().unwrap().into()];
+        let wish = Wish { sources, rules, is_recursive: true, gitignore: true, ..Wish::default() };
+        let (ended, said) = ask_for(wish);
+        let is_told =
+            |said: &ToReceiver| matches!(said, ToReceiver::Refused(text) if text.contains(why));
+        assert!(said.last().is_some_and(is_told), "{why}: {said:?}");
+        assert!(ended.unwrap_err().is_known_there(), "{why}");
+    }
 }
 
 /// What a user who has asked for `sources` is shown.

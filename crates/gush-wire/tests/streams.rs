@@ -34,6 +34,8 @@ enum Fate {
     LagsBy(Duration),
     /// It ends after so many bytes.
     EndsAfter(usize),
+    /// It ends after so many bytes, and what comes after them is read and lost.
+    LosesAfter(usize),
     /// The other side knows no such session.
     JoinsNothing,
 }
@@ -57,7 +59,10 @@ const BOTH: [Direction; 2] = [Direction::Push, Direction::Pull];
 
 /// Passes on what comes, as the fate of the stream is.
 fn pass_on(mut from: File, mut to: File, fate: Fate) {
-    let mut left = if let Fate::EndsAfter(bytes) = fate { bytes } else { usize::MAX };
+    let mut left = match fate {
+        Fate::EndsAfter(bytes) | Fate::LosesAfter(bytes) => bytes,
+        _ => usize::MAX,
+    };
     let mut piece = [0; 12000];
     while let Ok(read @ 1..) = from.read(&mut piece) {
         if let Fate::LagsBy(time) = fate {
@@ -68,6 +73,10 @@ fn pass_on(mut from: File, mut to: File, fate: Fate) {
         if to.write_all(&piece[..passes]).is_err() || left == 0 {
             break;
         }
+    }
+    drop(to);
+    if let Fate::LosesAfter(_) = fate {
+        while let Ok(1..) = from.read(&mut piece) {}
     }
 }
 
@@ -251,6 +260,24 @@ fn a_stream_that_fails_later_ends_the_session() {
         for (path, (_, content)) in target {
             assert_eq!(source[&path].1, content, "{case}: {path}");
         }
+    }
+}
+
+/// The sender could write all to it, and the receiver has seen an end.
+#[test]
+fn a_stream_that_loses_records_ends_the_session_and_is_named() {
+    // In the middle of a record, and after the last one that joins a stream.
+    for (bytes, direction) in
+        [100, 1000, 10_000].into_iter().flat_map(|bytes| BOTH.map(|way| (bytes, way)))
+    {
+        let case = format!("{direction:?} {bytes}");
+        let dir = tempfile::tempdir().unwrap();
+        plant(dir.path());
+        let slow = Fate::LagsBy(Duration::from_millis(20));
+        let further = [Fate::LosesAfter(bytes)];
+        let (copied, served) = copy(dir.path(), direction, (slow, &further), &mut Heard::default());
+        let why = copied.unwrap_err().to_string();
+        assert!(why.starts_with("a further connection was lost: "), "{case}: {why} {served:?}");
     }
 }
 

@@ -176,13 +176,17 @@ impl Session {
         is_wanted
     }
 
-    /// A further stream has ended. A failure of it is the session's.
+    /// A further stream has ended. A failure of it is the session's, until all has come: the sender
+    /// then closes the streams at once.
     pub fn end_stream(&self, result: Result<(), Error>) {
         let mut state = self.lock();
         state.joined -= 1;
-        if let (Err(error), None) = (result, &state.failure) {
+        let is_all = state.folders.is_empty();
+        if let (Err(error), None, false) = (result, &state.failure, is_all) {
             let text = error.to_string();
-            state.failure = Some(error);
+            // The user at the sender sees it there.
+            let is_shown = self.shown.is_some();
+            state.failure = Some(if is_shown { error } else { Error::Refused(text.clone()) });
             drop(state);
             // The first stream may wait for records: the sender closes it at this.
             let mut replies = self.replies();

@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gush_text::without_controls;
 use gush_tree::Update;
 use gush_tree::remote::{Folder, Portrait, Standing};
 use rustix::fs::FileType;
@@ -26,7 +27,7 @@ impl Session {
     /// Serves the first stream to its last record, and waits for the others.
     pub fn serve_first(self: &Arc<Self>, input: &mut Input) -> Result<(), Error> {
         loop {
-            match self.next(input)? {
+            match self.next(input, true)? {
                 ToReceiver::Invite => self.invite()?,
                 ToReceiver::Invitation(token) => {
                     let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Invitation"))?;
@@ -77,6 +78,9 @@ impl Session {
                     self.leave(BASE, entries, false)?;
                     return self.wait_until_complete();
                 }
+                ToReceiver::Refused(why) if self.shown.is_some() => {
+                    return Err(Error::Refused(without_controls(&why)));
+                }
                 record => self.take(record, input, true)?,
             }
         }
@@ -100,24 +104,23 @@ impl Session {
         Ok((name, folder))
     }
 
-    /// Serves a further stream until it is closed.
+    /// Serves a further stream to its last record.
     pub fn serve_further(&self, input: &mut Input) -> Result<(), Error> {
         while self.goes_on() {
-            match self.next(input) {
-                Err(Error::Ended) => break,
-                Err(error) => return Err(error),
-                Ok(record) => self.take(record, input, false)?,
+            match self.next(input, false)? {
+                ToReceiver::Close => break,
+                record => self.take(record, input, false)?,
             }
         }
         self.replies().flush()
     }
 
-    fn next(&self, input: &mut Input) -> Result<ToReceiver, Error> {
+    fn next(&self, input: &mut Input, is_first: bool) -> Result<ToReceiver, Error> {
         // The sender may wait for these answers; but each write of them wakes four processes.
         if input.is_empty() && !self.replies().is_flushed() && !input.comes_within(PATIENCE) {
             self.replies().flush()?;
         }
-        input.record()
+        input.record().map_err(|error| failed_on(is_first, error))
     }
 
     /// The records that any stream can carry.
@@ -145,7 +148,8 @@ impl Session {
             }
             ToReceiver::Data { id, offset, length, hole_bytes } => {
                 let place = (offset, length, hole_bytes);
-                self.file(id, is_first)?.take_data(self, input, id, place)
+                let taken = self.file(id, is_first)?.take_data(self, input, id, place);
+                taken.map_err(|error| failed_on(is_first, error))
             }
             ToReceiver::End { id, sent_bytes, digest } => {
                 self.file(id, is_first)?.end(self, id, sent_bytes, digest, false)
@@ -268,6 +272,10 @@ impl Session {
             _ => Ok(OsString::from_vec(name)),
         }
     }
+}
+
+fn failed_on(is_first: bool, error: Error) -> Error {
+    if is_first { error } else { error.further() }
 }
 
 fn of_kind(portrait: &Portrait, is_right: bool) -> Result<(), Error> {

@@ -108,11 +108,7 @@ pub fn send(
 struct Service(SyncSender<Result<(), Error>>);
 
 impl Transport for Service {
-    fn fails(&self, why: &Error) {
-        let why = match why.is_known_there() {
-            true => Error::Ended,
-            false => Error::Local(why.to_string()),
-        };
+    fn fails(&self, why: Error) {
         // An end that is known already is as good.
         let _ = self.0.try_send(Err(why));
     }
@@ -141,7 +137,14 @@ fn send_wish(
     if compresses {
         output.compress()?;
     }
-    let options = wish.options().map_err(Error::Refused)?;
+    let options = match wish.options() {
+        Ok(options) => options,
+        Err(why) => {
+            output.record(&ToReceiver::Refused(why.clone()))?;
+            output.flush()?;
+            return Err(Error::Refused(why));
+        }
+    };
     let sources: Vec<_> = sources.iter().map(PathBuf::as_path).collect();
     let request = Request::new(&sources, Path::new(""), OsStr::new(""));
     let request = Request { compresses, ..request };
@@ -215,7 +218,7 @@ impl<'a> Session<'a> {
             host: request.host,
             is_served: false,
             shows: events.wants_counts(),
-            first: Stream::new(output),
+            first: Stream::first(output),
             queue: Queue::default(),
             state: Mutex::new(State {
                 events,
@@ -263,17 +266,23 @@ impl<'a> Session<'a> {
         let Err(error) = result else { return };
         let mut state = self.lock();
         // A reason explains a stream that was closed.
-        let explains = |error: &Error| !matches!(error, Error::Ended | Error::Io { .. });
+        let explains =
+            |error: &Error| !matches!(error, Error::Ended | Error::Io { .. } | Error::Further(_));
         let failure = match state.failure.take() {
             Some(known) if explains(&known) || !explains(&error) => known,
             _ => error,
         };
-        self.transport.fails(state.failure.insert(failure));
+        let (text, is_known) = (failure.to_string(), failure.is_known_there());
+        state.failure = Some(failure);
         state.is_ended = true;
         state.host = None;
         drop(state);
         self.changed.notify_all();
         self.queue.close();
+        if self.is_served {
+            let is_said = is_known || self.first.send(&ToReceiver::Refused(text.clone())).is_ok();
+            self.transport.fails(if is_said { Error::Ended } else { Error::Local(text) });
+        }
         // With its stream closed the other side ends, and with it the answers. One that is in use
         // is ended by the transport.
         self.first.close_if_idle();

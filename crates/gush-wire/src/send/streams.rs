@@ -26,7 +26,7 @@ pub trait Transport: Sync {
     fn release(&self) {}
 
     /// Takes the reason of a failure, before the end.
-    fn fails(&self, _why: &Error) {}
+    fn fails(&self, _why: Error) {}
 
     /// Ends all streams after a failure: a call may wait in one.
     fn end(&self) {}
@@ -39,16 +39,24 @@ impl Transport for () {}
 const BEHIND: Duration = Duration::from_millis(100);
 
 /// A stream to the other side, until it is closed.
-pub(super) struct Stream(Mutex<Option<Output>>);
+pub(super) struct Stream {
+    output: Mutex<Option<Output>>,
+    is_first: bool,
+}
 
 impl Stream {
-    pub fn new(output: Output) -> Self {
-        Self(Mutex::new(Some(output)))
+    pub fn first(output: Output) -> Self {
+        Self { output: Mutex::new(Some(output)), is_first: true }
+    }
+
+    fn further(output: Output) -> Self {
+        Self { is_first: false, ..Self::first(output) }
     }
 
     pub fn with<T>(&self, act: impl FnOnce(&mut Output) -> Result<T, Error>) -> Result<T, Error> {
-        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        output.as_mut().map_or(Err(Error::Ended), act)
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = output.as_mut().map_or(Err(Error::Ended), act);
+        done.map_err(|error| if self.is_first { error } else { error.further() })
     }
 
     /// Adds a record. `false` if it is too long.
@@ -70,7 +78,7 @@ impl Stream {
 
     /// Closes the stream, unless a thread writes to it.
     pub fn close_if_idle(&self) {
-        if let Ok(mut output) = self.0.try_lock() {
+        if let Ok(mut output) = self.output.try_lock() {
             *output = None;
         }
     }
@@ -166,5 +174,9 @@ fn work(session: &Session<'_>, _input: Input, mut output: Output) -> Result<(), 
     if session.compresses {
         output.compress()?;
     }
-    session.work(&Stream::new(output))
+    let stream = Stream::further(output);
+    session.work(&stream)?;
+    // Where it does not arrive, the receiver has all or says what is lost.
+    let _ = stream.send(&ToReceiver::Close);
+    Ok(())
 }
