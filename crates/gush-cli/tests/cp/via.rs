@@ -69,7 +69,7 @@ fn a_server_that_is_killed_ends_the_copy_and_resume_goes_on() {
         "printf '#!/bin/sh\necho $$ >pid; exec %s serve-tree\n' $G >serving; chmod +x serving
         A=exec:./serving; serve tcp-listen:127.0.0.1:0,fork
         cp s/big s/big2; copy() { timeout 60 $G cp -aT --resume --via tcp:127.0.0.1:$port \"$@\" s h:t; }
-        copy --limit 8M & copying=$!
+        copy --streams 1 --limit 8M & copying=$!
         timeout 60 bash -c \"until find t -name '.*big*' -size +3M | grep -q .; do sleep 0.02; done\" 2>/dev/null
         kill -9 $(cat pid); wait $copying; echo $?; ls -A t | grep -c partial
         copy --streams 2; echo $?; look s; look t; diff s.look t.look && echo same; ls -A t . | grep gush",
