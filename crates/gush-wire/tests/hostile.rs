@@ -11,7 +11,7 @@ use std::thread;
 
 use gush_test as _;
 use gush_tree::remote::Portrait;
-use gush_tree::{CopyOptions, Done, Error as TreeError, Events};
+use gush_tree::{CopyOptions, Done, Error as TreeError, Events, Update};
 use gush_wire::frame::{Input, Output};
 use gush_wire::record::{
     BASE, Hello, Outcome, Rules, ToReceiver, ToSender, Token, VERSION, WINDOW, Wish,
@@ -546,6 +546,16 @@ fn pull(
     records: &[ToReceiver],
     seen: &mut Seen,
 ) -> (Result<bool, Error>, Wish) {
+    pull_by(&CopyOptions::default(), target, sources, records, seen)
+}
+
+fn pull_by(
+    options: &CopyOptions,
+    target: &Path,
+    sources: &[&str],
+    records: &[ToReceiver],
+    seen: &mut Seen,
+) -> (Result<bool, Error>, Wish) {
     let ((from, output), (input, to)) = (pipe(), pipe());
     let records = records.to_vec();
     let sender = thread::spawn(move || {
@@ -570,8 +580,7 @@ fn pull(
     });
     let sources: Vec<&Path> = sources.iter().map(Path::new).collect();
     let request = Request { is_directory: true, ..request(&sources, target) };
-    let received =
-        gush_wire::receive(&request, &CopyOptions::default(), (input, output), (&(), ONE), seen);
+    let received = gush_wire::receive(&request, options, (input, output), (&(), ONE), seen);
     (received, sender.join().unwrap())
 }
 
@@ -665,15 +674,78 @@ fn a_sender_makes_nothing_that_was_not_asked_for() {
     }
 }
 
+/// It sends the file without a question, or one about another name.
+#[test]
+fn a_sender_replaces_nothing_that_the_rules_keep() {
+    let ask = ToReceiver::Ask {
+        id: 1,
+        folder: BASE,
+        name: "new".into(),
+        portrait: Portrait { mode: 0o100_644, size_bytes: 3, ..Portrait::default() },
+        has_names: false,
+    };
+    let comes = [operand(0, "a"), file("a", 3), data(0, 3), end(3), finish(1)];
+    let is_asked = [operand(0, "new"), ask, operand(1, "a")];
+    let asked: Vec<_> = is_asked.iter().chain(&comes[1..]).cloned().collect();
+    let cases: [(&[&str], &[ToReceiver]); 2] = [(&["a"], &comes), (&["new", "a"], &asked)];
+    for (update, is_kept) in
+        [(Update::None, true), (Update::Older, true), (Update::NoneFail, false)]
+    {
+        for (sources, records) in cases {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("a"), "old").unwrap();
+            let mut options = CopyOptions::default();
+            options.update = update;
+            let (received, _) =
+                pull_by(&options, dir.path(), sources, records, &mut Seen::default());
+            assert!(matches!(received, Ok(whole) if whole == is_kept), "{update:?}: {received:?}");
+            assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), b"old", "{update:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sender_makes_nothing_in_a_dry_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = CopyOptions::default();
+    options.dry_run = true;
+    let records = [operand(0, "a"), file("a", 3), data(0, 3), end(3), finish(1)];
+    let (received, _) = pull_by(&options, dir.path(), &["a"], &records, &mut Seen::default());
+    breaks(&received, "a file in a dry run", "");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
 /// Their names are the sender's to say, and so a file could have any.
 #[test]
 fn a_source_whose_name_the_sender_knows_is_a_directory() {
     for source in [".", "dir/..", "~"] {
+        for name in ["bashrc", ".bashrc"] {
+            let dir = tempfile::tempdir().unwrap();
+            let records = [operand(0, name), file(name, 0), end(0), finish(1)];
+            let (received, _) = pull(dir.path(), &[source], &records, &mut Seen::default());
+            breaks(&received, "it sends what was not asked for", source);
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{source}");
+        }
+    }
+}
+
+/// Only the sender knows it, and could name what this user's programs read.
+#[test]
+fn the_name_of_a_home_directory_is_no_hidden_one() {
+    let mut options = CopyOptions::default();
+    options.recursive = true;
+    for (name, is_right) in [("ada", true), (".ssh", false), (".", false), ("..", false)] {
         let dir = tempfile::tempdir().unwrap();
-        let records = [operand(0, ".bashrc"), file(".bashrc", 0), end(0), finish(1)];
-        let (received, _) = pull(dir.path(), &[source], &records, &mut Seen::default());
-        breaks(&received, "it sends what was not asked for", source);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{source}");
+        let records = [operand(0, name), directory(1, name), leave(1, 0), finish(1)];
+        for source in ["~", "~/"] {
+            let (received, _) =
+                pull_by(&options, dir.path(), &[source], &records, &mut Seen::default());
+            match is_right {
+                true => assert!(matches!(received, Ok(true)), "{received:?}"),
+                false => breaks(&received, "it sends what was not asked for", name),
+            }
+        }
+        assert_eq!(dir.path().join("ada").exists(), is_right);
     }
 }
 

@@ -55,6 +55,8 @@ enum Stage {
     /// The file is made at its first data: many may be announced before.
     Announced(Portrait),
     Begun(Arc<Draft>),
+    /// It is not made: what is there stays.
+    Stays(Ending),
     Failed(String),
 }
 
@@ -117,21 +119,9 @@ impl Incoming {
         if let Stage::Announced(portrait) = &mut work.stage {
             let portrait = std::mem::take(portrait);
             work.stage = match &self.folder {
-                Some(folder) => {
-                    let (name, options) = (&self.name, &session.options);
-                    let begun = session
-                        .make_way((self.folder_id, folder), name, &portrait)
-                        .and_then(|()| match &self.resumes {
-                            Some(source) => {
-                                Draft::resume_or_begin(folder, name, portrait, source, options)
-                            }
-                            None => Draft::begin(folder, name, portrait, options),
-                        });
-                    match begun {
-                        Ok(draft) => Stage::Begun(Arc::new(draft)),
-                        Err(error) => Stage::Failed(error.to_string()),
-                    }
-                }
+                Some(folder) => self
+                    .begin_in(folder, portrait, session)
+                    .unwrap_or_else(|error| Stage::Failed(error.to_string())),
                 None => Stage::Failed(String::new()),
             };
         }
@@ -139,6 +129,24 @@ impl Incoming {
             Stage::Begun(draft) => Some(Arc::clone(draft)),
             _ => None,
         }
+    }
+
+    fn begin_in(
+        &self,
+        folder: &Arc<Folder>,
+        portrait: Portrait,
+        session: &Session,
+    ) -> Result<Stage, gush_tree::Error> {
+        let (name, options) = (&self.name, &session.options);
+        if let Some(stays) = session.stays(folder, name, &portrait)? {
+            return Ok(Stage::Stays(stays));
+        }
+        session.make_way((self.folder_id, folder), name, &portrait)?;
+        let draft = match &self.resumes {
+            Some(source) => Draft::resume_or_begin(folder, name, portrait, source, options),
+            None => Draft::begin(folder, name, portrait, options),
+        };
+        Ok(Stage::Begun(Arc::new(draft?)))
     }
 
     /// Opens what an earlier copy has left of the file, and tells what it lacks.
@@ -255,6 +263,9 @@ impl Incoming {
         let draft = match stage {
             Stage::Begun(draft) => Arc::into_inner(draft),
             Stage::Failed(why) => return session.end_entry(&arrival, None, Err(why)),
+            Stage::Stays(ending) => {
+                return session.end_entry(&arrival, self.folder.as_ref(), Ok::<_, String>(ending));
+            }
             Stage::Announced(_) => None,
         };
         let draft = draft.ok_or_else(|| out_of_place("the end of a file in use"))?;

@@ -115,7 +115,10 @@ impl Shown {
     /// A source that was asked for comes next, under a name that it can have.
     pub fn announce(&self, number: u32, name: OsString) -> Result<(), Error> {
         let source = self.sources.get(number as usize).ok_or_else(|| out_of_place("Operand"))?;
-        ensure(name_of(source).is_none_or(|asked| asked == name), NOT_ASKED_FOR)?;
+        // A home directory without a name of this user's programs, and not the target itself.
+        let is_hidden = name.as_encoded_bytes().starts_with(b".");
+        let is_right = name_of(source).map_or(!is_hidden, |asked| asked == name);
+        ensure(is_right, NOT_ASKED_FOR)?;
         let mut announced = self.announced();
         if announced.last >= Some(number) {
             return Err(out_of_place("Operand"));

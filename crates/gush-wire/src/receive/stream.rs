@@ -129,6 +129,9 @@ impl Session {
             ToReceiver::File { id, folder: folder_id, name, portrait, has_names, resumes } => {
                 let is_file = portrait.kind() == FileType::RegularFile;
                 let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
+                if self.options.dry_run {
+                    return Err(out_of_place("a file in a dry run"));
+                }
                 if has_names && !is_first {
                     return Err(out_of_place("a file with several names"));
                 }
@@ -202,18 +205,29 @@ impl Session {
         name: &OsStr,
         portrait: &Portrait,
     ) -> Result<Ending, gush_tree::Error> {
-        let options = &self.options;
-        match options.update {
-            Update::All => {}
-            _ => match folder.compare(name, portrait, options)? {
-                Standing::Skip => return Ok(Ending::Skipped),
-                Standing::Keep => return Ok(Ending::Kept),
-                Standing::Copy | Standing::Compare => {}
-            },
+        if let Some(stays) = self.stays(folder, name, portrait)? {
+            return Ok(stays);
         }
         self.make_way((folder_id, folder), name, portrait)?;
-        let is_complete = folder.make(name, portrait, options, &mut Told(self))?;
+        let is_complete = folder.make(name, portrait, &self.options, &mut Told(self))?;
         Ok(Ending::Made { is_complete })
+    }
+
+    /// How an entry ends that the rules do not copy, whatever the sender has asked before.
+    pub fn stays(
+        &self,
+        folder: &Folder,
+        name: &OsStr,
+        portrait: &Portrait,
+    ) -> Result<Option<Ending>, gush_tree::Error> {
+        if self.options.update == Update::All {
+            return Ok(None);
+        }
+        Ok(match folder.compare(name, portrait, &self.options)? {
+            Standing::Skip => Some(Ending::Skipped),
+            Standing::Keep => Some(Ending::Kept),
+            Standing::Copy | Standing::Compare => None,
+        })
     }
 
     /// Is a file needed, or what is there compared, or kept?
