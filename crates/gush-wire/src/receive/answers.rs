@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gush_tree::remote::{Folder, Portrait};
 use gush_tree::{Action, Events};
@@ -69,25 +70,30 @@ impl<'n> Arrival<'n> {
 
 /// So much is written at once, if more comes: a few hundred answers, of the 4,096 that may be awaited.
 const MOST_COLLECTED_BYTES: usize = 8 << 10;
+/// An answer after this time is written at once: the next one may take long, as the look through a
+/// directory that a mirror removes.
+const WRITTEN_EVERY: Duration = Duration::from_millis(100);
 
 /// The way back to the sender. A failure to write is kept, because events cannot return it.
 pub(super) struct Replies {
     output: Output,
+    written: Instant,
     failed: Result<(), Error>,
 }
 
 impl Replies {
     pub fn new(output: Output) -> Self {
-        Self { output, failed: Ok(()) }
+        Self { output, written: Instant::now(), failed: Ok(()) }
     }
 
     pub fn send(&mut self, reply: &ToSender) {
         if self.failed.is_ok() {
-            self.failed =
-                self.output.record(reply).and_then(|_| match self.output.collected_bytes() {
-                    MOST_COLLECTED_BYTES.. => self.output.flush(),
-                    _ => Ok(()),
-                });
+            self.failed = self.output.record(reply).map(drop);
+            if self.output.collected_bytes() >= MOST_COLLECTED_BYTES
+                || self.written.elapsed() >= WRITTEN_EVERY
+            {
+                self.failed = self.flush();
+            }
         }
     }
 
@@ -97,6 +103,7 @@ impl Replies {
 
     pub fn flush(&mut self) -> Result<(), Error> {
         std::mem::replace(&mut self.failed, Ok(()))?;
+        self.written = Instant::now();
         self.output.flush()
     }
 }
@@ -222,5 +229,19 @@ impl Session {
         });
         shown.problem(path, target.unwrap_or_default(), text, is_warning);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_after_a_while_waits_for_no_other() {
+        let mut replies = Replies::new(Output::new(tempfile::tempfile().unwrap()));
+        replies.written = Instant::now().checked_sub(WRITTEN_EVERY).unwrap();
+        let removed = ToSender::Removed { path: b"t/old".to_vec(), why: None };
+        replies.send(&removed);
+        assert!(replies.is_flushed());
     }
 }
