@@ -37,11 +37,15 @@ const ONE: Streams = Streams::Exactly(1);
 const TOKEN: Token = Token { socket: 1, secret: [0; 16] };
 
 fn begin(target: &Path) -> ToReceiver {
+    begin_by(target, Rules::default())
+}
+
+fn begin_by(target: &Path, rules: Rules) -> ToReceiver {
     ToReceiver::Begin {
         target: target.to_str().unwrap().into(),
         is_exact: false,
         is_directory: true,
-        rules: Rules::default(),
+        rules,
     }
 }
 
@@ -68,6 +72,15 @@ fn receive_all(
     records: impl Iterator<Item = ToReceiver>,
     then: &[u8],
 ) -> (Result<(), Error>, Vec<ToSender>) {
+    receive_by(Rules::default(), dir, records, then)
+}
+
+fn receive_by(
+    rules: Rules,
+    dir: &Path,
+    records: impl Iterator<Item = ToReceiver>,
+    then: &[u8],
+) -> (Result<(), Error>, Vec<ToSender>) {
     let target = dir.join("target");
     if !target.exists() {
         std::fs::create_dir(&target).unwrap();
@@ -83,7 +96,7 @@ fn receive_all(
     let mut sender = Output::new(to.try_clone().unwrap());
     let send = || -> Result<(), Error> {
         sender.record(&Hello::OURS)?;
-        sender.record(&begin(&target))?;
+        sender.record(&begin_by(&target, rules))?;
         for record in records {
             sender.record(&record)?;
             if let ToReceiver::Data { length, .. } = record {
@@ -117,8 +130,12 @@ fn file_in(folder: u64, id: u64, name: &str) -> ToReceiver {
 }
 
 fn directory(id: u64, name: &str) -> ToReceiver {
+    directory_in(id - 1, id, name)
+}
+
+fn directory_in(folder: u64, id: u64, name: &str) -> ToReceiver {
     let portrait = Portrait { mode: 0o040_755, ..Portrait::default() };
-    ToReceiver::Enter { id, folder: id - 1, name: name.into(), portrait }
+    ToReceiver::Enter { id, folder, name: name.into(), portrait }
 }
 
 fn data(offset: u64, length: u32) -> ToReceiver {
@@ -379,6 +396,32 @@ fn what_is_kept_of_the_unfinished_is_bounded() {
         let (ended, _) = receive_all(dir.path(), records, &[]);
         breaks(&ended, "too much is under way at once", &kind.to_string());
     }
+}
+
+#[test]
+fn rules_and_marks_are_bounded() {
+    let ignore = ToReceiver::Ignore { lines: b"n\n".repeat(300_000) };
+    let mirror = Rules { is_mirror: true, resumes: true, ..Rules::default() };
+    let ignores = (1..3000)
+        .flat_map(|id| [directory_in(BASE, id, &id.to_string()), ignore.clone(), leave(id, 0)]);
+    let resumes = (1..3000).map(|id| ToReceiver::File {
+        id,
+        folder: BASE,
+        name: id.to_string().into(),
+        portrait: Portrait { mode: 0o100_644, size_bytes: 1 << 62, ..Portrait::default() },
+        has_names: false,
+        resumes: Some(Vec::new()),
+    });
+    let cases: [(&str, Box<dyn Iterator<Item = ToReceiver>>); 2] =
+        [("rules", Box::new(ignores)), ("marks", Box::new(resumes))];
+    for (what, records) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let (ended, _) = receive_by(mirror.clone(), dir.path(), records, &[]);
+        breaks(&ended, "too much is under way at once", what);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (ended, _) = receive(dir.path(), &[directory(1, "d"), ignore], &[]);
+    breaks(&ended, "Ignore is out of place", "no mirror");
 }
 
 #[test]
@@ -726,6 +769,32 @@ fn a_source_whose_name_the_sender_knows_is_a_directory() {
             breaks(&received, "it sends what was not asked for", source);
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{source}");
         }
+    }
+}
+
+#[test]
+fn what_does_not_come_without_a_reason_is_counted() {
+    let missing =
+        ToReceiver::Unreadable { id: 2, folder: BASE, name: "b".into(), has_names: false };
+    let problem = ToReceiver::Problem {
+        path: "b".into(),
+        target: "b".into(),
+        text: "no".into(),
+        is_warning: false,
+    };
+    let broken = ToReceiver::Broken { id: 1, sent_bytes: 0 };
+    let silent = [operand(0, "a"), file("a", 3), broken, operand(1, "b"), missing, finish(2)];
+    let mut explained = silent.to_vec();
+    explained.insert(0, problem);
+    for (records, expected) in [
+        (&silent[..], &["h:: h: 2 entries were not sent, without a reason"][..]),
+        (&explained, &["h:b: h: no", "h:: h: 1 entries were not sent, without a reason"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut seen = Seen::default();
+        let (received, _) = pull(dir.path(), &["a", "b"], records, &mut seen);
+        assert!(matches!(received, Ok(false)), "{received:?}");
+        assert_eq!(seen.0, expected);
     }
 }
 

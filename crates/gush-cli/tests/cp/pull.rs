@@ -45,6 +45,39 @@ fn the_target_of_a_pull_is_named_as_in_a_local_copy() {
     }
 }
 
+/// A later operand has the same names.
+#[test]
+fn a_link_to_a_file_that_was_replaced_is_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    for copy in ["h:x/s h:y/s h:x/z t", "x/s y/s x/z h:t"] {
+        remote_succeeds(
+            dir.path(),
+            &format!(
+                "rm -rf x y t; mkdir -p x/s y/s x/z t; echo x >x/s/f; echo y >y/s/f
+                ln x/s/f x/z/l; $C -a {copy}; cat t/s/f t/z/l >said"
+            ),
+        );
+        assert_eq!(fs::read_to_string(dir.path().join("said")).unwrap(), "y\nx\n", "{copy}");
+    }
+}
+
+/// As `..` does, it names a directory that is there.
+#[test]
+fn a_dot_at_the_end_of_the_target_is_the_directory_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    for (source, target) in [("", "h:"), ("h:", "")] {
+        let output = remote(
+            dir.path(),
+            &format!(
+                "rm -rf s real lnk; mkdir s real; echo f >s/f; ln -s f s/l; ln -s real lnk
+                $C -aT {source}s/l {target}lnk/. 2>/dev/null; echo $?; $C -aT {source}s {target}lnk/.
+                $C {source}s/f {target}nn/. 2>/dev/null; echo $?; ls -d lnk/f nn; readlink lnk"
+            ),
+        );
+        assert_eq!(stdout(&output), "1\n1\nlnk/f\nreal\n", "{target}: {output:?}");
+    }
+}
+
 #[test]
 fn what_fails_at_the_sender_is_shown_here() {
     let dir = tempfile::tempdir().unwrap();

@@ -181,19 +181,6 @@ fn what_a_local_copy_would_not_overwrite_stays() {
 }
 
 #[test]
-fn a_further_name_is_that_of_the_file_sent_first() {
-    let dir = tempfile::tempdir().unwrap();
-    let output = remote(
-        dir.path(),
-        "mkdir -p x/d x/e y/d t; echo x >x/d/f; ln x/d/f x/e/f; echo y >y/d/f
-        $C -a x/d y/d x/e h:t",
-    );
-    let said = stderr(&output);
-    assert!(said.contains("cannot create hard link 't/e/f' to 't/d/f': it was replaced"), "{said}");
-    assert!(!dir.path().join("t/e/f").exists());
-}
-
-#[test]
 fn directories_that_were_left_do_not_use_up_the_descriptors() {
     let dir = tempfile::tempdir().unwrap();
     remote_succeeds(

@@ -78,6 +78,17 @@ impl Draft {
         Ok(Self { folder, name, portrait, provisional_bits, file })
     }
 
+    /// About the memory that [resuming](Self::resume_or_begin) a file of this size takes.
+    #[must_use]
+    pub fn resuming_bytes(size_bytes: u64) -> usize {
+        // A mark, and a count of what has arrived.
+        const RANGE_BYTES: usize = 32;
+        match partial::is_worth_resuming(size_bytes) {
+            true => size_bytes.div_ceil(partial::range_bytes(size_bytes)) as usize * RANGE_BYTES,
+            false => 0,
+        }
+    }
+
     /// Goes on with the file that an earlier copy has left unfinished, or begins it. `source` is what
     /// shows, besides size and modification time, that the source is the same as then: its device,
     /// inode and change time, say. A file of 16 MiB or less, or whose partial file's name is [taken](Folder::takes), is

@@ -30,7 +30,8 @@ pub struct Folder {
     above: Option<Arc<Folder>>,
     name: OsString,
     shown: PathBuf,
-    portrait: Portrait,
+    /// Until it is finished.
+    portrait: Mutex<Portrait>,
     stat: Stat,
     restore_bits: Option<u32>,
     is_new: bool,
@@ -77,7 +78,7 @@ impl Folder {
             above: None,
             name: OsString::new(),
             shown: path.to_path_buf(),
-            portrait: Portrait::default(),
+            portrait: Mutex::default(),
             stat,
             restore_bits: None,
             is_new: false,
@@ -229,7 +230,7 @@ impl Folder {
                     above: Some(Arc::clone(self)),
                     name: name.to_owned(),
                     shown: place.shown.to_path_buf(),
-                    portrait,
+                    portrait: Mutex::new(portrait),
                     stat,
                     restore_bits,
                     is_new,
@@ -277,6 +278,9 @@ impl Folder {
     /// # Errors
     /// When the directory was moved or replaced.
     pub fn finish(&self, options: &CopyOptions, events: &mut dyn Events) -> Result<bool, Error> {
+        // Links to what is in the directory may keep it long after.
+        let portrait =
+            std::mem::take(&mut *self.portrait.lock().unwrap_or_else(PoisonError::into_inner));
         let Some(above) = self.above.as_ref().filter(|_| !self.is_imagined) else {
             return Ok(true);
         };
@@ -292,8 +296,8 @@ impl Folder {
         };
         let mut complete = Transfer {
             options,
-            source: &self.portrait,
-            source_stat: &self.portrait.stat(&options.preserve, &self.stat),
+            source: &portrait,
+            source_stat: &portrait.stat(&options.preserve, &self.stat),
             source_shown: &self.shown,
             target,
             target_shown: &self.shown,
@@ -378,11 +382,12 @@ impl Folder {
         Some((stat.st_dev, stat.st_ino))
     }
 
-    /// Makes a name another name of an entry made earlier, which is still that file.
+    /// Makes a name another name of an entry made earlier. `false` if the first name is no longer that
+    /// file's.
     ///
     /// # Errors
-    /// When it cannot be made, or another file has the first name.
-    pub fn link(&self, name: &OsStr, first: (&Self, &OsStr, (u64, u64))) -> Result<(), Error> {
+    /// When it cannot be made.
+    pub fn link(&self, name: &OsStr, first: (&Self, &OsStr, (u64, u64))) -> Result<bool, Error> {
         let (above, first_name, file) = first;
         let shown = above.shown_entry(first_name);
         let what = || format!("cannot create hard link {{}} to {}", quote::always(&shown));
@@ -390,16 +395,19 @@ impl Folder {
             let failed = |errno| remedy::not_made(place, what(), errno);
             let held = above.fd().map_err(failed)?;
             let source = Place::below(held.as_fd(), Path::new(first_name), &shown);
-            let fd = source.pin(false).map_err(failed)?;
+            let fd = match source.pin(false) {
+                Err(Errno::NOENT) => return Ok(false),
+                pinned => pinned.map_err(failed)?,
+            };
             let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
             if (found.st_dev, found.st_ino) != file {
-                return Err(Error::refusal(place.shown, what() + ": it was replaced"));
+                return Ok(false);
             }
             if place.stat(false).is_ok_and(|there| FileId::of(&there) == FileId::of(&found)) {
-                return Ok(());
+                return Ok(true);
             }
             links::make(place, true, |place| links::name(fd.as_fd(), place))
-                .map(drop)
+                .map(|_| true)
                 .map_err(failed)
         })
     }
@@ -469,6 +477,18 @@ mod tests {
         assert!(above.finish(&options, &mut ()).unwrap());
     }
 
+    /// It can have a MiB of attributes, and the folder is kept for links.
+    #[test]
+    fn a_finished_folder_keeps_no_portrait() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CopyOptions::default();
+        let base = Folder::base(dir.path()).unwrap();
+        let folder = base.enter(OsStr::new("d"), directory(), &options).unwrap();
+        assert_eq!(*folder.portrait.lock().unwrap(), directory());
+        assert!(folder.finish(&options, &mut ()).unwrap());
+        assert_eq!(*folder.portrait.lock().unwrap(), Portrait::default());
+    }
+
     #[test]
     fn a_chain_of_any_length_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
@@ -478,7 +498,7 @@ mod tests {
                 above: Some(Arc::clone(&last)),
                 name: OsString::new(),
                 shown: PathBuf::new(),
-                portrait: Portrait::default(),
+                portrait: Mutex::default(),
                 stat: last.stat,
                 restore_bits: None,
                 is_new: false,

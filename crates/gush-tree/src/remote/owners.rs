@@ -24,6 +24,9 @@ static NUMBERS: Answers<(Account, String), Option<u32>> = LazyLock::new(Mutex::d
 /// The other side chooses the names, and so how many there are.
 const MOST_ANSWERS: usize = 4096;
 
+/// A longer name is none of an account (useradd(8) allows 256), and would only take memory.
+const MOST_NAME_BYTES: usize = 256;
+
 /// Asks once for each key, because an answer may take a scan of a file, or a server. A question that
 /// failed, for want of a descriptor say, is asked again.
 fn once<K: Eq + Hash, V: Clone>(
@@ -57,7 +60,7 @@ impl Account {
 
     /// The number on this machine of what has this number and name on another.
     pub(super) fn number(self, number: u32, name: &str) -> u32 {
-        if number == 0 || name.is_empty() {
+        if number == 0 || name.is_empty() || name.len() > MOST_NAME_BYTES {
             return number;
         }
         let own = once(&NUMBERS, (self, name.to_owned()), |(_, name)| match self {
@@ -86,6 +89,9 @@ mod tests {
             assert_eq!(account.number(ELSEWHERE, "no such account"), ELSEWHERE);
             assert_eq!(account.number(ELSEWHERE, "no\0account"), ELSEWHERE);
             assert_eq!(account.number(ELSEWHERE, ""), ELSEWHERE);
+            let long = "n".repeat(MOST_NAME_BYTES + 1);
+            assert_eq!(account.number(ELSEWHERE, &long), ELSEWHERE);
+            assert!(!NUMBERS.lock().unwrap().contains_key(&(account, long)));
             assert_eq!(account.number(0, &name), 0);
             assert_eq!(account.name(0), "");
             assert_eq!(account.name(ELSEWHERE), "");

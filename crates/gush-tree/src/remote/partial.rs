@@ -84,7 +84,7 @@ pub(super) fn is_worth_resuming(size_bytes: u64) -> bool {
     WORTH_RESUMING_BYTES.contains(&size_bytes)
 }
 
-fn range_bytes(size_bytes: u64) -> u64 {
+pub(super) fn range_bytes(size_bytes: u64) -> u64 {
     size_bytes.div_ceil(MOST_RANGES).next_power_of_two().max(LEAST_RANGE_BYTES)
 }
 

@@ -206,6 +206,14 @@ impl Session {
         self.end_entry(arrival, None, Err(""))
     }
 
+    /// The sender cannot send an entry.
+    pub fn is_unsent(&self) {
+        self.lock().has_failed = true;
+        if let Some(shown) = &self.shown {
+            shown.is_unsent();
+        }
+    }
+
     /// The sender reports a problem of its side.
     pub fn problem(
         &self,

@@ -24,6 +24,9 @@ const MOST_HELD: usize = 96;
 /// Each directory on the way holds its path.
 const MOST_PATH_BYTES: usize = 32 << 10;
 
+/// What a byte of a `.gitignore` takes, about, once it is read.
+const IGNORED_BYTES: usize = 8;
+
 #[derive(Default)]
 pub(super) struct Folders {
     counted: HashMap<u64, Counted>,
@@ -204,12 +207,19 @@ impl Session {
     }
 
     /// What the `.gitignore` of the directory entered last names stays in a mirror.
-    pub fn ignore(&self, lines: &[u8]) {
-        let Folders { counted, open, .. } = &self.lock().folders;
+    pub fn ignore(&self, lines: &[u8]) -> Result<(), Error> {
+        if !self.options.mirror {
+            return Err(out_of_place("Ignore"));
+        }
+        let mut state = self.lock();
+        // To the end of the copy: links may keep the directory so long.
+        state.bounds.take(lines.len() * IGNORED_BYTES)?;
+        let Folders { counted, open, .. } = &state.folders;
         let entered = open.last().and_then(|id| counted.get(id));
         if let Some(Counted { folder: Some(folder), .. }) = entered {
             folder.ignore(lines);
         }
+        Ok(())
     }
 
     /// The sender has counted the entries of the directory entered last, or of the base.

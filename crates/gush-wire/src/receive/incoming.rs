@@ -69,7 +69,8 @@ impl Incoming {
         has_names: bool,
         resumes: Option<Vec<u8>>,
     ) -> Self {
-        let waiting_bytes = weight(&portrait) + resumes.as_ref().map_or(0, Vec::len);
+        let resuming = |source: &Vec<u8>| source.len() + Draft::resuming_bytes(portrait.size_bytes);
+        let waiting_bytes = weight(&portrait) + resumes.as_ref().map_or(0, resuming);
         Self {
             folder,
             folder_id,

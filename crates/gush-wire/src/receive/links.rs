@@ -118,11 +118,16 @@ impl Session {
                     .make_way((folder_id, &folder), &name, &portrait)
                     .and_then(|()| folder.link(&name, (&above, &first_name, identity)));
                 self.lock().folders.hold(above);
-                // As GNU, one that could have stayed becomes a name of the copy without a word.
-                linked.map(|()| match standing {
-                    Standing::Keep => Ending::Kept,
-                    _ => Ending::Made { is_complete: true },
-                })
+                match linked {
+                    // A later operand has replaced the copy.
+                    Ok(false) => {
+                        self.reply_without_end(&ToSender::Wanted { id });
+                        return Ok(());
+                    }
+                    // As GNU, one that could have stayed becomes a name of the copy without a word.
+                    Ok(true) if standing == Standing::Keep => Ok(Ending::Kept),
+                    linked => linked.map(|_| Ending::Made { is_complete: true }),
+                }
             }
         };
         self.end_entry(&arrival, Some(&folder), ended)

@@ -23,7 +23,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use gush_tree::remote::Folder;
-use gush_tree::{CopyOptions, Events};
+use gush_tree::{CopyOptions, Events, strip_trailing_slashes};
 
 use crate::error::Error;
 use crate::frame::{Input, Output};
@@ -140,6 +140,9 @@ pub(crate) fn make(
     };
     let served = session.serve_first(input);
     session.end();
+    if let (Ok(()), Some(shown)) = (&served, &session.shown) {
+        shown.ends_explanations();
+    }
     let served = served.map_err(|error| session.failure().unwrap_or(error));
     served.map(|()| session.shown.is_none() || session.is_whole())
 }
@@ -155,7 +158,9 @@ fn destination(
     if is_directory || (!is_exact && (is_here || target.is_dir())) {
         return Ok((open(target)?, None));
     }
-    let Some(name) = target.file_name() else {
+    // A path's components leave a `.` at the end out.
+    let last = strip_trailing_slashes(target).as_os_str().as_bytes();
+    let Some(name) = target.file_name().filter(|_| !last.ends_with(b"/.")) else {
         // Of `.`, `..` and `/` the copy is the directory itself.
         let base = if target == Path::new(".") { Path::new("") } else { target };
         return Ok((open(base)?, Some(".".into())));

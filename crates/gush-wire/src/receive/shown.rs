@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,6 +39,9 @@ pub(crate) struct Shown {
     pub wants_counts: bool,
     follows_sources: bool,
     is_whole: AtomicBool,
+    /// What the sender has explained, and the entries that did not come.
+    problems: AtomicUsize,
+    unsent: AtomicUsize,
     announced: Mutex<Announced>,
     /// `None` once the sender has invited, and where one stream is all there is.
     invites: Mutex<Option<SyncSender<Invited>>>,
@@ -79,6 +82,8 @@ impl Shown {
             wants_counts,
             follows_sources: options.dereference != Dereference::Never,
             is_whole: AtomicBool::new(true),
+            problems: AtomicUsize::new(0),
+            unsent: AtomicUsize::new(0),
             announced: Mutex::default(),
             invites: Mutex::new(invites),
         };
@@ -196,6 +201,22 @@ impl Shown {
             return self.show(move |events| events.warns(&error));
         }
         self.fails();
+        self.problems.fetch_add(1, Ordering::Relaxed);
         self.show(move |events| events.entry_ended(&path, &target, &Err(error)));
+    }
+
+    /// An entry does not come, which the sender explains.
+    pub fn is_unsent(&self) {
+        self.unsent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Shows how many entries did not come for no reason that the sender has said.
+    pub fn ends_explanations(&self) {
+        let (unsent, problems) = (self.unsent.load(Ordering::Relaxed), &self.problems);
+        let unexplained = unsent.saturating_sub(problems.load(Ordering::Relaxed));
+        if unexplained > 0 {
+            let text = format!("{unexplained} entries were not sent, without a reason");
+            self.problem(Path::new(""), PathBuf::new(), &text, false);
+        }
     }
 }

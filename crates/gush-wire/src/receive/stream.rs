@@ -38,7 +38,7 @@ impl Session {
                     of_kind(&portrait, portrait.kind() == FileType::Directory)?;
                     self.enter(id, folder, &name, portrait)?;
                 }
-                ToReceiver::Ignore { lines } => self.ignore(&lines),
+                ToReceiver::Ignore { lines } => self.ignore(&lines)?,
                 ToReceiver::Leave { id, .. } if id == BASE => return Err(out_of_place("Leave")),
                 ToReceiver::Leave { id, entries, is_listed } => {
                     self.leave(id, entries, is_listed)?;
@@ -158,12 +158,13 @@ impl Session {
                 self.file(id, is_first)?.end(self, id, sent_bytes, digest, false)
             }
             ToReceiver::Broken { id, sent_bytes } => {
+                self.is_unsent();
                 self.file(id, is_first)?.end(self, id, sent_bytes, None, true)
             }
             ToReceiver::Unreadable { id, folder, name, has_names } => {
                 let name = self.name(name, folder)?;
                 self.folder(folder, is_first)?;
-                self.lock().has_failed = true;
+                self.is_unsent();
                 if has_names {
                     self.settle_names(id, First::None)?;
                 }
