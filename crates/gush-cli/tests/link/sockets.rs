@@ -34,7 +34,7 @@ fn only_clients_from_the_named_port_are_served() {
     let place = link.place();
     assert_eq!(answer(&place, 0), None);
     assert_eq!(answer(&place, own.number()).as_deref(), Some("ping"));
-    assert!(link.said().contains("(sourceport)"), "{}", link.said());
+    link.says("(sourceport)");
 }
 
 #[test]
