@@ -332,7 +332,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["-L", "out", "1,2", "true {out}"], "{out} has a meaning already"),
         (&["-n", "a", "-n", "b", "-n", "c", "true"], "3 names for 2 command(s)"),
         (&["-m", "9", "-M", "3", "true"], "--min-runs 9 is more than --max-runs 3"),
-        (&["echo 'a"], "a quote without its end"),
+        (&["echo 'a"], "a quote is not closed"),
         (&["--only", "x", "true"], "--only x is for files of comparisons"),
         (&["--set", "x", "true"], "--set x: write NAME=VALUE"),
         (&["--set", "gus=x", "{gush} --version"], "--set gus: no command names {gus}"),

@@ -74,7 +74,7 @@ methods! {
     CopyFileRange "copy-file-range" copy_file_range::CopyFileRange,
         "Copies inside the kernel, or inside the server: copy_file_range";
     Sendfile "sendfile" sendfile::Sendfile,
-        "Copies inside the kernel, from files and devices (into a pipe also sockets and terminals) to any target not opened for append: sendfile";
+        "Copies in the kernel, from files and devices to targets not opened for append: sendfile";
     Splice "splice" splice::Splice,
         "Moves page references through a pipe: splice";
     Vmsplice "vmsplice" vmsplice::Vmsplice,
