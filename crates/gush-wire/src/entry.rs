@@ -15,7 +15,7 @@ pub(crate) struct Entry {
     pub bytes: Option<u64>,
     /// That of both sides.
     pub digest: Option<gush::Digest>,
-    /// So much of the bytes was shown as progress.
+    /// The bytes that were shown as progress before.
     pub counted_bytes: u64,
 }
 

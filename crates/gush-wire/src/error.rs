@@ -52,7 +52,7 @@ pub enum Error {
     /// The other side cannot serve the request, or go on.
     #[error("{0}")]
     Refused(String),
-    /// This side cannot.
+    /// This side cannot serve the request, or go on.
     #[error("{0}")]
     Local(String),
 }

@@ -27,7 +27,7 @@ use crate::frame::{Input, Output};
 use crate::greeting::meet;
 use crate::record::{Hello, MOST_STREAMS, ToReceiver, ToSender, Token};
 
-/// What a process that hands over its streams has to wait for an answer, or is waited for.
+/// How long a process that hands over its streams waits for the answer, and the session for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After this, a connection that could not be accepted is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -101,7 +101,7 @@ impl Door {
     }
 }
 
-/// The streams that a process hands over, if it is one of this copy.
+/// The streams that a process hands over, if it knows the token of this copy.
 fn take(connection: &UnixStream, token: Token) -> Option<(File, File)> {
     if !is_same_user(connection) {
         return None;

@@ -41,7 +41,7 @@ pub(super) struct Arrival<'n> {
     pub has_names: bool,
     /// The hash that was found on both sides.
     pub digest: Option<gush::Digest>,
-    /// So much of the bytes was shown as progress.
+    /// The bytes that were shown as progress before.
     pub counted_bytes: u64,
 }
 

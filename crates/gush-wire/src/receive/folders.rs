@@ -24,7 +24,7 @@ const MOST_HELD: usize = 96;
 /// Each directory on the way holds its path.
 const MOST_PATH_BYTES: usize = 32 << 10;
 
-/// What a byte of a `.gitignore` takes, about, once it is read.
+/// About the memory that a byte of a `.gitignore` takes once it is parsed.
 const IGNORED_BYTES: usize = 8;
 
 #[derive(Default)]

@@ -55,7 +55,7 @@ enum Stage {
     /// The file is made at its first data: many may be announced before.
     Announced(Portrait),
     Begun(Arc<Draft>),
-    /// It is not made: what is there stays.
+    /// The file is not made: what is there stays.
     Stays(Ending),
     Failed(String),
 }
