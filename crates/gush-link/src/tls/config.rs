@@ -80,7 +80,10 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
     };
     let provider = Arc::new(default_provider());
     let wanted = match options.flag(Opt::Verify) {
-        Some(false) => Wanted::Any,
+        Some(false) => {
+            check_authorities(options)?;
+            Wanted::Any
+        }
         _ => {
             let by = authorities(options)?;
             let name = match common {
@@ -130,7 +133,10 @@ fn read_server(options: &Options, how: &How) -> Result<Arc<ServerConfig>, OpenEr
             let error = OpenError::said(STEP, "without verify= no client shows a certificate");
             return Err(error.hinted("commonname= is a name in it"));
         }
-        false => builder.with_no_client_auth(),
+        false => {
+            check_authorities(options)?;
+            builder.with_no_client_auth()
+        }
     };
     let mut config = builder.with_cert_resolver(own);
     config.alpn_protocols = protocols(options);
@@ -140,6 +146,14 @@ fn read_server(options: &Options, how: &How) -> Result<Arc<ServerConfig>, OpenEr
         config.send_tls13_tickets = 0;
     }
     Ok(Arc::new(config))
+}
+
+/// Reads authorities that are named but not needed: a file that is missing is a mistake.
+fn check_authorities(options: &Options) -> Result<(), OpenError> {
+    if is_said(options) {
+        authorities(options)?;
+    }
+    Ok(())
 }
 
 fn clients(

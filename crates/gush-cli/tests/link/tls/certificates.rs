@@ -303,6 +303,19 @@ fn clients_show_a_certificate_where_an_authority_is_named() {
     assert!(linked("null:", &pki.connect(&lenient.place(), "")).0);
 }
 
+/// As with socat: who names authorities has them read.
+#[test]
+fn authorities_that_are_missing_are_an_error_even_if_nobody_needs_them() {
+    let pki = Pki::new();
+    let without = ",verify=0,cafile=/nonexistent";
+    for address in [format!("tls:localhost:1{without}"), pki.listen("server", without)] {
+        let output = gush().args(["link", "--check", &address, "null:"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("read /nonexistent: No such file"), "{address}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{address}");
+    }
+}
+
 #[test]
 fn clients_need_the_name_that_commonname_says() {
     let pki = Pki::new();
