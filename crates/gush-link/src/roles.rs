@@ -157,7 +157,7 @@ fn is_shared(part: &Address) -> bool {
 }
 
 /// The parts of an address of several, or the address.
-fn parts(address: &Address) -> Vec<&Address> {
+pub(crate) fn parts(address: &Address) -> Vec<&Address> {
     match address.target() {
         Target::Joined(parts) => parts.iter().flat_map(self::parts).collect(),
         Target::FirstOf(parts) => parts.iter().flat_map(self::parts).collect(),

@@ -8,13 +8,14 @@ use std::time::Duration;
 use gush::{Choice, Rate};
 use gush_net::{ByteCounts, Direction, RelayOptions};
 
+use crate::address::options::SHAPES;
 use crate::address::{Address, Opt, Target};
 use crate::ends;
 use crate::handover;
 use crate::open::{End, How, fits};
 use crate::proxy::Version;
 use crate::record::{Failure, Record};
-use crate::roles::Roles;
+use crate::roles::{Roles, parts};
 use crate::tee::Tee;
 
 /// The default of [`Settings::drain`].
@@ -152,7 +153,37 @@ impl Settings {
         for (address, is_first) in [(&roles.first, true), (&roles.second, false)] {
             fits(address, &self.how(is_first)).map_err(|error| ends::open_failure(&error))?;
         }
+        self.check_becoming(roles)?;
         handover::check(self, roles)
+    }
+
+    /// Refuses `nofork` where this process cannot become the program: others need it, or the other
+    /// address is more than descriptors.
+    fn check_becoming(&self, roles: &Roles) -> Result<(), Failure> {
+        let becomes = |part: &&Address| part.options().is_on(Opt::NoFork);
+        let (before, last) = match self.reversed {
+            true => (&roles.second, &roles.first),
+            false => (&roles.first, &roles.second),
+        };
+        let Some(program) = [before, last].into_iter().flat_map(parts).find(becomes) else {
+            return Ok(());
+        };
+        let is_converted = |part: &Address| {
+            let kind = part.kind();
+            let is_shaped = SHAPES.iter().any(|&option| part.options().has(option));
+            kind.row().is_datagrams || kind.name().starts_with("tls") || is_shaped
+        };
+        let why = if program != last {
+            "nofork is for the second address, which is opened last"
+        } else if roles.forks() {
+            "nofork is for a link's only connection: this process becomes the program"
+        } else if self.send_proxy.is_some() || parts(before).into_iter().any(is_converted) {
+            "with nofork the program has the other address as it is: without TLS, datagrams, a \
+             PROXY header and options that change the data"
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(format!("{program}: {why}"), None))
     }
 
     /// Refuses ends whose connection would read its own output.

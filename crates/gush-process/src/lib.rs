@@ -109,6 +109,16 @@ pub fn restore_sigchld() {
     signal::restore_sigchld();
 }
 
+/// Gives SIGINT its default action, also where a shell without job control has started this program
+/// in the background, and so has it ignore the signal.
+///
+/// ```
+/// gush_process::restore_interrupts();
+/// ```
+pub fn restore_interrupts() {
+    signal::restore_interrupts();
+}
+
 /// Was standard input (0), output (1) or error (2) closed when the process started?
 ///
 /// Rust's start-up code opens /dev/null in place of a closed descriptor, and bytes written there are

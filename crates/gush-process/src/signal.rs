@@ -24,6 +24,12 @@ pub(crate) fn restore_sigchld() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
+/// Gives SIGINT its default action.
+pub(crate) fn restore_interrupts() {
+    // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+}
+
 /// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the process.
 pub(crate) fn ignore_sigpipe() {
     // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.

@@ -79,6 +79,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     if let Err(status) = talker.outlives_file_size_limit() {
         return status;
     }
+    if options.graceful {
+        // As socat, which Ctrl-C ends together with the script that has it in the background.
+        gush_process::restore_interrupts();
+    }
     let stop = Stop::new();
     // Before the link's threads, which inherit the mask that leaves signals to one thread.
     let watch = match signals::watch(&stop, link.forks(), messages.clone()) {
@@ -108,8 +112,8 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         // As socat, which dies of the signal and leaves its clients to other processes.
         Ok(_) if is_drained && options.graceful => ExitCode::from(DIED_OF_SIGTERM),
         Ok(_) => ExitCode::SUCCESS,
-        Err(failure) if failure.reader_gone => {
-            // As filters do, unless SIGPIPE was ignored from the start.
+        Err(failure) if failure.reader_gone && !options.graceful => {
+            // As filters do, unless SIGPIPE was ignored from the start, and unlike socat.
             messages.wait_while_read();
             gush_process::die_of_sigpipe();
             talker.fail(failure)

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::process::ExitCode;
 
 use clap::{Arg, Command};
+use gush_link::open::SOCAT_VERSION;
 use gush_text::{in_brackets, os_text, quote};
 
 use super::from_socat::{self, Report, Translation};
@@ -48,14 +49,11 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         }
         // Scripts look whether it succeeds, and for the number.
         Some("-V") => {
-            return talker.page(
-                concat!(
-                    "gush ",
-                    env!("CARGO_PKG_VERSION"),
-                    ", which takes the command line of\nsocat version 1.8.0.3\n"
-                )
-                .as_bytes(),
+            let version = format!(
+                "gush {}, which takes the command line of\nsocat version {SOCAT_VERSION}\n",
+                env!("CARGO_PKG_VERSION")
             );
+            return talker.page(version.as_bytes());
         }
         _ => {}
     }

@@ -72,6 +72,12 @@ fn the_equivalent_does_what_socat_does() {
         "-u - OPEN:made,creat,mode=666",
         "-u - SYSTEM:'cat <&5 >got',fdin=5",
         "-t 1 - SYSTEM:'cat <&3 >&4',fdin=3,fdout=4",
+        "- SYSTEM:'wc -l; exit 7',nofork",
+        "- EXEC:\"sh -c 'wc -l; exit 7'\",nofork",
+        "-u - EXEC:wc,nofork",
+        "-U - EXEC:'wc /etc/passwd',nofork",
+        "-t 0.1 - SYSTEM:'cat >got; sleep 1; echo later',nofork",
+        "-u SYSTEM:'test $SOCAT_PID = $SOCAT_PPID && echo same' -",
     ];
     for arguments in cases {
         let answer = translated(arguments);
@@ -179,6 +185,8 @@ fn the_equivalents_of_openssl_addresses_speak_with_socat() {
             let context = format!("{listens}{connects}{done:?}");
             let got = std::fs::read(dir.path().join("got")).unwrap_or_default();
             let ends = std::fs::read_to_string(dir.path().join("ends")).unwrap();
+            // The failure of socat 1.8.
+            let ends = ends.replace("255", "1");
             let expected = if is_trusted { "ended 0\nserved 0\n" } else { "ended 1\nserved 1\n" };
             assert_eq!(ends, expected, "{context}");
             assert_eq!(
@@ -291,7 +299,7 @@ fn the_last_option_of_a_name_counts_and_empty_ones_do_not() {
     for (given, ours) in [
         ("TCP-LISTEN:1,fork,,reuseaddr,fork -", "tcp4-listen:1,fork,reuseaddr -"),
         ("TCP-LISTEN:1,nodelay=1,fork,nodelay=0 -", "tcp4-listen:1,fork,nodelay=0 -"),
-        ("- TCP:h:1,nodelay,", "- tcp:h:1,nodelay"),
+        ("- TCP:h:1,nodelay,", "- tcp:h:1,nodelay,prefer=4"),
     ] {
         let output = translated(given);
         let printed = String::from_utf8(output.stdout).unwrap();
@@ -343,8 +351,8 @@ fn a_refusal_comes_first_and_without_notes_on_other_parts() {
 
 #[test]
 fn a_part_that_needs_no_equivalent_is_noted() {
-    let answer = translated("-b 65536 -t 1 - TCP:localhost:80,nonblock");
-    assert_eq!(answer.stdout, b"gush link --graceful -b 65536 -t 1 - tcp:localhost:80\n");
+    let answer = translated("-b 65536 -t 1 - TCP:127.0.0.1:80,nonblock");
+    assert_eq!(answer.stdout, b"gush link --graceful -b 65536 -t 1 - tcp:127.0.0.1:80\n");
     let said = String::from_utf8(answer.stderr).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("note: nonblock: nothing waits"), "{said}");
@@ -383,8 +391,8 @@ fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
 fn a_command_that_ends_or_reads_otherwise_is_noted() {
     let cases = [
         ("-t 1 - EXEC:prog", "- exec:prog", ""),
-        ("-t 1 TCP:h:1 EXEC:prog", "tcp:h:1 exec:prog", ""),
-        ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1", "note: -T: a reader that takes nothing"),
+        ("-t 1 TCP:h:1 EXEC:prog", "tcp:h:1,prefer=4 exec:prog", ""),
+        ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1,prefer=4", "note: -T: a reader that takes nothing"),
         ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell expands"),
         ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix-client:$HOME/s'", "note: $HOME: a shell expands"),
         ("-t 1 PTY,sane -", "pty -", "note: sane: a new pseudo-terminal"),

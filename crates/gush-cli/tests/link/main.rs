@@ -19,6 +19,7 @@ mod lives;
 mod locks;
 mod metrics;
 mod names;
+mod nofork;
 mod recvfrom;
 mod serves;
 mod shapes;

@@ -50,6 +50,25 @@ fn a_zone_is_named_by_its_interface() {
     assert!(said.contains("no network interface is called nowhere (`ip link`"), "{said}");
 }
 
+/// As socat does: the other version of IP is tried after that one has failed.
+#[test]
+fn the_preferred_version_of_ip_comes_first() {
+    let output = in_a_network(
+        "ip addr add 2001:db8::2/64 dev lo nodad || exit 77
+         serve() { \"$GUSH\" link tcp-listen:$1,fork shell:\"echo $2\" & }
+         ask() { \"$GUSH\" link -U - tcp:host:7000,prefer=$1; }
+         ready() { until \"$GUSH\" link -U null: tcp:$1; do sleep 0.1; done 2>/dev/null; }
+         serve '[::]:7000,ipv6only' six; six=$!
+         serve 0.0.0.0:7000 four; four=$!
+         ready '[::1]:7000'; ready 127.0.0.1:7000
+         ask 4; ask 6; \"$GUSH\" socat -U - TCP:host:7000; \"$GUSH\" socat -6 -U - TCP:host:7000
+         kill $four; wait $four; ask 4
+         kill $six; wait",
+    );
+    let Some(output) = output else { return };
+    assert_eq!(output.stdout, b"four\nsix\nfour\nsix\nsix\n", "{output:?}");
+}
+
 /// As socat, and unlike a stream: no answer shows where a receiver is.
 #[test]
 fn datagrams_go_to_the_ipv4_address_of_a_name() {

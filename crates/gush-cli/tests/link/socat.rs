@@ -1,6 +1,8 @@
 //! `gush socat`, and gush by the name `socat`.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 
 use crate::common::link::{Killed, Running};
@@ -127,6 +129,81 @@ fn messages_have_the_form_of_socats() {
     let link = Running::of(command);
     let said = link.says("PTY is /dev/pts/");
     assert_eq!(start_of(&said, "PTY is"), "0/0/0 0:0:0 socat[0] N");
+}
+
+/// With `fork` socat has a process for each client, whose number is SOCAT_PID.
+#[test]
+fn a_script_that_a_line_runs_gets_the_variables_of_socat() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("script"), "echo $SOCAT_VERSION ${SOCAT_PID-none} $SOCAT_PPID\n")
+        .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gush"));
+    command.args(["socat", "-u", "EXEC:sh script", "-"]).current_dir(dir.path());
+    let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let number = child.id();
+    let output = child.wait_with_output().unwrap();
+    let expected = format!("1.8.0.3 {number} {number}\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+
+    let mut command = gush();
+    command.args(["socat", "-d", "-d", "-t", "9", "UNIX-LISTEN:s,fork", "EXEC:sh script"]);
+    command.env("SOCAT_PID", "another").current_dir(dir.path());
+    let link = Running::of(command);
+    link.says("listening on");
+    let mut client = UnixStream::connect(dir.path().join("s")).unwrap();
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).unwrap();
+    assert!(heard.starts_with("1.8.0.3 none "), "{heard}");
+}
+
+#[test]
+fn a_command_of_shell_is_one_for_the_shell_of_the_user() {
+    let dir = TempDir::new().unwrap();
+    let shell = dir.path().join("shell");
+    // Not by this process, of whose forks one may have the file open for writing.
+    let script = r#"printf '#!/bin/sh\necho mine\nexec /bin/sh "$@"\n' >shell; chmod +x shell"#;
+    let made = Command::new("sh").args(["-c", script]).current_dir(dir.path()).status().unwrap();
+    assert!(made.success());
+    for (option, heard) in [("", "mine\na\n"), (",shell=/bin/sh", "a\n")] {
+        let mut command = gush();
+        command.args(["socat", "-u", &format!("SHELL:echo a; exit 0{option}"), "-"]);
+        let output = command.env("SHELL", &shell).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), heard, "{output:?}");
+    }
+}
+
+/// A shell without job control has its background ignore SIGINT, which socat does not.
+#[test]
+fn an_interrupt_ends_it_also_in_the_background_of_a_script() {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' INT; exec \"$GUSH\" socat -d -d TCP-LISTEN:0,bind=127.0.0.1 PIPE"]);
+    command.env("GUSH", env!("CARGO_BIN_EXE_gush"));
+    let link = Running::of(command);
+    link.says("listening on");
+    link.signal(rustix::process::Signal::INT);
+    let (status, _, said) = link.finish();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2), "{said}");
+}
+
+/// For a filter the death by SIGPIPE is usual; scripts from socat expect a status and a message.
+#[test]
+fn a_reader_of_standard_output_that_goes_away_is_an_error() {
+    let mut commands = vec![gush()];
+    commands[0].arg("socat");
+    match Command::new("socat").arg("-V").output() {
+        Ok(_) => commands.push(Command::new("socat")),
+        Err(_) => skipped("no socat to compare with"),
+    }
+    for mut command in commands {
+        command.args(["-u", "/dev/zero", "-"]).stdout(std::process::Stdio::piped());
+        let mut child = Killed(command.stderr(std::process::Stdio::piped()).spawn().unwrap());
+        drop(child.0.stdout.take());
+        let mut said = String::new();
+        child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains("Broken pipe"), "{said}");
+        assert_eq!(child.0.wait().unwrap().code(), Some(1), "{said}");
+    }
 }
 
 /// A reader that goes away, to which there is always more to write.

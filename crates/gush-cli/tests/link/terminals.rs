@@ -463,7 +463,7 @@ fn settings_of_what_is_no_terminal_are_refused() {
 }
 
 #[test]
-fn what_is_made_gets_its_owner_and_what_is_there_keeps_it() {
+fn a_file_gets_its_owner_whether_it_is_made_or_there() {
     let number = match nobody() {
         Ok(number) => number,
         Err(why) => return skipped(&why),
@@ -486,8 +486,14 @@ fn what_is_made_gets_its_owner_and_what_is_there_keeps_it() {
         let done = gush().args(["link", "-u", "shell:echo x", &address]).output().unwrap();
         assert!(done.status.success(), "{done:?}");
     }
-    assert_eq!((owner("new").0, owner("new").1), (number, number));
-    assert_eq!((owner("there").0, owner("there").1), mine);
+    let of = |name: &str| (owner(name).0, owner(name).1);
+    assert_eq!([of("new"), of("there"), of("link")], [(number, number), (number, number), mine]);
+    let address = at("file", "read", &format!(",user={number},mode=600"));
+    fs::write(path("read"), "old").unwrap();
+    let before = owner("read");
+    let done = gush().args(["link", "-u", &address, "null:"]).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(owner("read"), (number, before.1, before.2), "the mode is that of a new file alone");
     assert_eq!(fs::read(path("new")).unwrap(), b"x\n");
 
     symlink(path("missing"), path("dangling")).unwrap();

@@ -67,8 +67,8 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   cool-write, cr, crnl, escape=BYTE, fork, freebind, ignoreeof,
   interval=SECONDS, keepalive, keepcnt=N, keepidle=SECONDS, keepintvl=SECONDS,
   lockfile=PATH, lowport, max-children=N, mss=N, netns=NAME, nodelay,
-  priority=N, rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, reuseaddr,
-  reuseport, run-as=USER, setgid=GROUP, setsockopt=LEVEL:NAME:VALUE,
+  prefer=4|6, priority=N, rcvbuf=BYTES, readbytes=BYTES, retry=N|forever,
+  reuseaddr, reuseport, run-as=USER, setgid=GROUP, setsockopt=LEVEL:NAME:VALUE,
   setuid=USER, shared, shut-none, sndbuf=BYTES, tos=N, transparent, ttl=N,
   user-timeout=SECONDS, waitlock=PATH
 "

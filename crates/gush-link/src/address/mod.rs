@@ -122,6 +122,26 @@ impl Address {
         &self.options
     }
 
+    /// The address without these options, of its parts as well.
+    ///
+    /// ```
+    /// use gush_link::address::{Address, Opt};
+    /// let address: Address = "file:a,crnl,seek=5!!-,crnl".parse()?;
+    /// assert_eq!(address.without(&[Opt::Crnl]).to_string(), "file:a,seek=5!!-");
+    /// # Ok::<(), gush_link::address::AddressError>(())
+    /// ```
+    #[must_use]
+    pub fn without(mut self, options: &[Opt]) -> Self {
+        let of_part = |part: &Self| part.clone().without(options);
+        match &mut self.target {
+            Target::Joined(parts) => **parts = parts.each_ref().map(of_part),
+            Target::FirstOf(parts) => *parts = parts.iter().map(of_part).collect(),
+            _ => {}
+        }
+        self.options.0.retain(|option, _| !options.contains(option));
+        self
+    }
+
     /// The kind of address.
     #[must_use]
     pub fn kind(&self) -> Kind {

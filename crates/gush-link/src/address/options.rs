@@ -54,9 +54,10 @@ pub(crate) const BOUND: &[Opt] =
     &[Opt::ReuseAddr, Opt::Range, Opt::SourcePort, Opt::LowPort, Opt::Bind, Opt::Ipv6Only];
 /// Of TCP connections that are made.
 pub(crate) const CONNECTED: &[Opt] =
-    &[Opt::ReuseAddr, Opt::Bind, Opt::LowPort, Opt::ConnectTimeout];
+    &[Opt::ReuseAddr, Opt::Bind, Opt::LowPort, Opt::ConnectTimeout, Opt::Prefer];
 /// Of connections to a proxy.
-pub(crate) const PROXIED: &[Opt] = &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout, Opt::Family];
+pub(crate) const PROXIED: &[Opt] =
+    &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout, Opt::Prefer, Opt::Family];
 pub(crate) const RETRIED: &[Opt] = &[Opt::Retry, Opt::Interval];
 pub(crate) const TCP: &[Opt] = &[
     Opt::MaxSegment,
@@ -151,6 +152,7 @@ pub(crate) const PROGRAM: &[Opt] = &[
     Opt::Stderr,
     Opt::Setsid,
     Opt::Pipes,
+    Opt::NoFork,
     Opt::Directory,
     Opt::Umask,
     Opt::Shared,
@@ -228,8 +230,8 @@ options! {
     SocketOption "setsockopt" [] SocketOption, [], "any other option of the socket by its numbers in C; VALUE is a number, or bytes as x00ff; repeatable";
     Mode "mode" ["perm"] Mode, [], "permissions of the file created";
     Umask "umask" [] Mode, [], "permissions that what is created does not get, in the place of this process's umask";
-    User "user" ["owner", "uid", "user-late", "uid-l"] User, [], "owner of the file created";
-    Group "group" ["gid", "group-late", "gid-l"] Group, [], "group of the file created";
+    User "user" ["owner", "uid", "user-late", "uid-l"] User, [], "owner of the file, also of one that is there";
+    Group "group" ["gid", "group-late", "gid-l"] Group, [], "group of the file, also of one that is there";
     Unlink "unlink" ["unlink-early"] Flag, [], "replace a socket that has no listener";
     UnlinkClose "unlink-close" [] Flag, [], "remove the file created at the end; on by default";
     Append "append" ["o-append"] Flag, [], "append to the file";
@@ -250,6 +252,7 @@ options! {
     Stderr "stderr" [] Flag, [], "also read the program's standard error; on with pty";
     Setsid "setsid" [] Flag, [], "start the program in a new session";
     Pipes "pipes" [] Flag, [], "use two pipes, not a socket pair";
+    NoFork "nofork" [] Flag, [], "become the program, whose input and output are the other address itself; gush moves no byte, and no option of gush link counts any more";
     InputNumber "fdin" [] Number, [], "descriptor from which the program reads (0)";
     OutputNumber "fdout" [] Number, [], "descriptor to which the program writes (1)";
     Directory "cwd" ["chdir", "cd"] Path, [], "working directory of the program";
@@ -259,6 +262,7 @@ options! {
     Chroot "chroot" [] Path, [], "start the program with this root directory; other addresses: this process has it once they are open";
     Credentials "credentials" [] Path, [], "file with NAME:PASSWORD for the proxy";
     HttpVersion "http-version" [] HttpVersion, [], "version of HTTP of the request to the proxy (1.1)";
+    Prefer "prefer" [] IpVersion, [], "version of IP to try first, of a host with both, one address after the other";
     Family "family" [] IpVersion, [], "version of IP of the connection to the proxy";
     SocksUser "socksuser" [] Name, [], "user name to send to the proxy (default: LOGNAME or USER)";
     Link "link" ["symbolic-link"] Path, [], "symbolic link to the pseudo-terminal, removed at the end; with unlink an existing link is replaced; with several clients it points to the newest";
@@ -434,8 +438,16 @@ impl Options {
 
     /// The version of IP to use.
     pub(crate) fn family(&self) -> Option<Family> {
-        let version = self.text(Opt::Family)?;
-        Some(if version == "4" { Family::V4 } else { Family::V6 })
+        self.ip_version(Opt::Family)
+    }
+
+    /// The version of IP to try first.
+    pub(crate) fn preferred(&self) -> Option<Family> {
+        self.ip_version(Opt::Prefer)
+    }
+
+    fn ip_version(&self, option: Opt) -> Option<Family> {
+        Some(if self.text(option)? == "4" { Family::V4 } else { Family::V6 })
     }
 
     /// The local address to use.

@@ -20,6 +20,8 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::ReadOnly, Opt::Truncate),
     (Opt::Append, Opt::Seek),
     (Opt::Pty, Opt::Pipes),
+    (Opt::Pty, Opt::NoFork),
+    (Opt::Pipes, Opt::NoFork),
     (Opt::Pty, Opt::InputNumber),
     (Opt::Pty, Opt::OutputNumber),
     (Opt::Cr, Opt::Crnl),
@@ -31,6 +33,7 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     // An end is one client's.
     (Opt::Shared, Opt::ShutNull),
     (Opt::Shared, Opt::NullEof),
+    (Opt::Shared, Opt::NoFork),
 ];
 
 // socat's keywords are a family and roles, such as `udp4-recvfrom`.

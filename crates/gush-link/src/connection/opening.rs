@@ -5,6 +5,7 @@ use tracing::debug;
 
 use super::hang_up::Client;
 use super::{Connection, ConnectionResult, Phase};
+use crate::address::Opt;
 use crate::ends;
 use crate::open::End;
 use crate::proxy::{self, HEADER_LIMIT, Header};
@@ -84,6 +85,12 @@ impl Connection<'_> {
         }
         if !self.shared.forks {
             how = how.once();
+        }
+        if self.shared.other.address().options().is_on(Opt::NoFork) {
+            how = how.over(client).map_err(|error| {
+                let failure = ends::open_failure(&error.at(&self.names.other));
+                ConnectionResult::failed(Ending::OpenFailed, failure)
+            })?;
         }
         if let Some(version) = self.shared.settings.send_proxy {
             how = how.introducing(header.clone(), version);

@@ -20,7 +20,7 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::reaper::{self, Reach};
-use super::{End, How, Peer, environment, identity, pty};
+use super::{End, Given, How, Peer, environment, identity, pty};
 use crate::address::{Opt, Options};
 use crate::watch::watch;
 
@@ -49,7 +49,9 @@ fn start(
 ) -> Result<End, OpenError> {
     let plumbing = |error: io::Error| OpenError::new("make a connection to the program", error);
     let pty = options.is_on(Opt::Pty);
+    let replaces = options.is_on(Opt::NoFork);
     let ends = match pty {
+        _ if replaces => streams(how),
         true => terminal(options, how),
         // One way needs one pipe, whose end the program sees; a socket's would need shutdown(2).
         false if options.is_on(Opt::Pipes) || how.is_one_way() => pipes(how),
@@ -71,7 +73,7 @@ fn start(
         (Some(output), number) => given(&mut command, &output, number)?,
         (None, _) => {}
     }
-    environment::set(&mut command, how.client.as_ref());
+    environment::set(&mut command, how.client.as_ref(), how.is_once());
     identity::set(&mut command, options)?;
     if let Some(directory) = options.path(Opt::Directory) {
         // First, because the error of spawn(3) does not say which of the two is missing.
@@ -97,11 +99,11 @@ fn start(
             false => rustix::stdio::stdout(),
         };
         gush_process::in_new_session(&mut command, pty.then_some(terminal));
-    } else if !shares_terminal {
+    } else if !shares_terminal && !replaces {
         // A separate group, so that a signal also reaches the programs that it starts.
         command.process_group(0);
     }
-    let child = command.spawn().map_err(|error| {
+    let failed = |error: io::Error| {
         let hint = match Errno::from_io_error(&error) {
             Some(Errno::PERM) if identity::is_changed(options) => {
                 Some("another user or root directory takes root".into())
@@ -113,7 +115,11 @@ fn start(
         };
         let error = OpenError::new(format!("start {name}"), error).passing(false);
         error.hinted_by(hint.as_deref())
-    })?;
+    };
+    if replaces {
+        return Err(failed(command.exec()));
+    }
+    let child = command.spawn().map_err(failed)?;
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let number = number.ok_or_else(|| OpenError::said("start", "its process has no number"))?;
     let reach = match shares_terminal {
@@ -202,6 +208,21 @@ fn pipes(how: &How) -> io::Result<Ends> {
         (None, None) => Err(io::ErrorKind::InvalidInput.into()),
     };
     Ok(Ends { ours, input, output, error })
+}
+
+/// The descriptors of the other address, which nothing relays.
+fn streams(how: &How) -> io::Result<Ends> {
+    let copy = |at: usize, is_used| {
+        how.streams[at].as_ref().filter(|_| is_used).map(Given::copy).transpose()
+    };
+    let (input, output) = (copy(0, how.writes())?, copy(1, how.reads())?);
+    let error = output.as_ref().map(OwnedFd::try_clone).transpose()?;
+    Ok(Ends {
+        ours: Err(io::ErrorKind::Unsupported.into()),
+        input,
+        output,
+        error: error.map_or_else(Stdio::inherit, Stdio::from),
+    })
 }
 
 /// As by [`pipes`], a direction that is not used is inherited.

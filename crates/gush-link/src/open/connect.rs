@@ -150,9 +150,10 @@ async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Resul
     };
     let addresses = resolve(name).await?;
     let locals = local_addresses(options, datagrams).await?;
+    let preferred = options.preferred();
     // Two sockets cannot have one port.
-    let may_overlap = locals.iter().all(|local| local.port() == 0);
-    let attempts = race::in_turn(addresses).into_iter().map(|address| {
+    let may_overlap = preferred.is_none() && locals.iter().all(|local| local.port() == 0);
+    let attempts = race::in_order(addresses, preferred).into_iter().map(|address| {
         let locals = &locals;
         Box::pin(async move { one(address, locals, options, kind).await }) as _
     });

@@ -12,6 +12,9 @@ use crate::tls;
 /// Variables of the service manager for this process only (sd_listen_fds(3)).
 const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
+/// The version of socat whose variables programs get, and whose command line is understood.
+pub const SOCAT_VERSION: &str = "1.8.0.3";
+
 /// The names of the variables that programs get for some clients: the fields of a certificate, and
 /// what `ancillary` reports of a datagram.
 ///
@@ -25,10 +28,17 @@ pub fn variables_of_some() -> impl Iterator<Item = String> {
 
 /// Sets the variables that socat sets: under socat's names in socat's form, and without the prefix as
 /// they are.
-pub(super) fn set(command: &mut Command, client: Option<&Client>) {
+pub(super) fn set(command: &mut Command, client: Option<&Client>, is_once: bool) {
     for variable in NOT_FOR_CHILDREN {
         command.env_remove(variable);
     }
+    let own = std::process::id().to_string();
+    command.env("SOCAT_VERSION", SOCAT_VERSION).env("SOCAT_PPID", &own);
+    // socat has a process for each client, whose number names files and ends that client alone.
+    match is_once {
+        true => command.env("SOCAT_PID", own),
+        false => command.env_remove("SOCAT_PID"),
+    };
     let Some(Client { peer, local, certificate, facts }) = client else { return };
     let mut set = |name: String, value: Option<OsString>| {
         // An inherited one is another client's.

@@ -269,21 +269,22 @@ impl OpenCall<'_> {
 
     fn make(&self) -> Result<Result<OwnedFd, Errno>, OpenError> {
         let open = |flags| rustix::fs::open(self.path, flags, self.mode);
-        if !self.gives_permissions() {
-            return Ok(open(self.flags));
+        let opened = match self.gives_permissions() {
+            false => open(self.flags),
+            true => match open(self.flags | OFlags::EXCL) {
+                Ok(fd) => return self.permissions.give_new(&fd).map(|()| Ok(fd)),
+                // O_EXCL does not follow links (open(2)); through a dangling one, O_CREAT would
+                // create a file with this process's owner.
+                Err(Errno::EXIST) if !self.flags.contains(OFlags::EXCL) => {
+                    open(self.flags - OFlags::CREATE)
+                }
+                refused => refused,
+            },
+        };
+        if let Ok(there) = &opened {
+            self.permissions.give_away(there)?;
         }
-        Ok(match open(self.flags | OFlags::EXCL) {
-            Ok(fd) => {
-                self.permissions.give_new(&fd)?;
-                Ok(fd)
-            }
-            // O_EXCL does not follow links (open(2)); through a dangling one, O_CREAT would create
-            // a file with this process's owner.
-            Err(Errno::EXIST) if !self.flags.contains(OFlags::EXCL) => {
-                open(self.flags - OFlags::CREATE)
-            }
-            refused => refused,
-        })
+        Ok(opened)
     }
 
     fn remedy(&self, options: &Options, errno: Errno) -> Option<&'static str> {
@@ -351,6 +352,7 @@ async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenErro
             Err(errno) => return Err(OpenError::new("open", errno)),
         }
     };
+    Permissions::of_file(options)?.give_away(&fd)?;
     if access == OFlags::RDONLY && !options.is_on(Opt::NonBlock) {
         writer(&fd).await.map_err(|error| OpenError::new("open", error))?;
     }

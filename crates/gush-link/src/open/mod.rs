@@ -57,12 +57,12 @@ mod throttle;
 pub(crate) mod vsock;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use environment::variables_of_some;
+pub use environment::{SOCAT_VERSION, variables_of_some};
 pub use error::OpenError;
 pub(crate) use gate::ListenerCounts;
 pub(crate) use identity::{changes_user, is_changed};
@@ -103,20 +103,29 @@ pub struct How {
     leaves_programs: bool,
     client: Option<Client>,
     introduction: Option<Arc<(Header, Version)>>,
-    listening: Option<Listening>,
+    /// A listening socket that another process has made.
+    listening: Option<Given>,
+    /// What a program that this process becomes reads, and what it writes.
+    streams: [Option<Given>; 2],
 }
 
-/// A listening socket that another process has made.
+/// A descriptor that something is opened with.
 #[derive(Debug, Clone)]
-struct Listening(Arc<OwnedFd>);
+struct Given(Arc<OwnedFd>);
 
-impl PartialEq for Listening {
+impl Given {
+    fn copy(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+}
+
+impl PartialEq for Given {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Listening {}
+impl Eq for Given {}
 
 /// The client that an end is opened for, and the address that it connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,12 +197,33 @@ impl How {
 
     /// The address listens already, by this socket of another process.
     pub(crate) fn listening(self, socket: Option<Arc<OwnedFd>>) -> Self {
-        Self { listening: socket.map(Listening), ..self }
+        Self { listening: socket.map(Given), ..self }
+    }
+
+    /// This process becomes the program of the address, with the descriptors of `end`.
+    pub(crate) fn over(self, end: &End) -> Result<Self, OpenError> {
+        let copy = |fd: Option<BorrowedFd<'_>>| -> io::Result<_> {
+            let Some(fd) = fd else { return Ok(None) };
+            if !end.origin.is_inherited {
+                // Set by this process alone, and no program expects it.
+                rustix::io::ioctl_fionbio(fd, false)?;
+            }
+            Ok(Some(Given(Arc::new(fd.try_clone_to_owned()?))))
+        };
+        let (read, write) = (end.conduit.read_fd(), end.conduit.write_fd());
+        let missing = self.writes() && read.is_none() || self.reads() && write.is_none();
+        if missing {
+            let why = "nofork takes an address with descriptors that a program can use";
+            return Err(OpenError::said("start", why));
+        }
+        let streams = copy(read).and_then(|read| Ok([read, copy(write)?]));
+        let streams = streams.map_err(|error| OpenError::new("start", error))?;
+        Ok(Self { streams, ..self })
     }
 
     /// A descriptor of the socket that listens already.
     fn listener(&self) -> Result<Option<OwnedFd>, OpenError> {
-        let copy = self.listening.as_ref().map(|socket| socket.0.try_clone()).transpose();
+        let copy = self.listening.as_ref().map(Given::copy).transpose();
         copy.map_err(|error| OpenError::new("take over", error))
     }
 

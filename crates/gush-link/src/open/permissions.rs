@@ -1,4 +1,4 @@
-//! Permissions and owners of new files, set by descriptor: the name may have become a link.
+//! Permissions of new files, and owners, set by descriptor: the name may have become a link.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -74,11 +74,27 @@ impl Permissions {
         self.give_open(fd).map_err(refused)
     }
 
-    fn give_open(&self, fd: &impl AsFd) -> Result<(), Errno> {
-        if self.name_an_owner() {
-            // Owner before mode: chown(2) clears the set-user-ID bits.
-            chownat(fd, c"", self.user, self.group, AtFlags::EMPTY_PATH)?;
+    /// Gives an open file to the owner that is named, if it has another one.
+    pub fn give_away(&self, fd: &impl AsFd) -> Result<(), OpenError> {
+        self.change_owner(fd).map_err(refused)
+    }
+
+    fn change_owner(&self, fd: &impl AsFd) -> Result<(), Errno> {
+        if !self.name_an_owner() {
+            return Ok(());
         }
+        let found = fstat(fd)?;
+        let is_theirs = self.user.is_none_or(|user| user.as_raw() == found.st_uid)
+            && self.group.is_none_or(|group| group.as_raw() == found.st_gid);
+        match is_theirs {
+            true => Ok(()),
+            false => chownat(fd, c"", self.user, self.group, AtFlags::EMPTY_PATH),
+        }
+    }
+
+    fn give_open(&self, fd: &impl AsFd) -> Result<(), Errno> {
+        // Owner before mode: chown(2) clears the set-user-ID bits.
+        self.change_owner(fd)?;
         let found = fstat(fd)?.st_mode & 0o7777;
         match self.mode {
             Some(mode) if mode != found => {

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::address::Family;
+
 /// How long an attempt goes on alone before the next begins (RFC 8305, 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 
@@ -59,9 +61,20 @@ async fn one_of<T, E>(running: &mut Vec<Attempt<'_, T, E>>) -> Result<T, E> {
     .await
 }
 
+/// The addresses in the order in which they are tried: those of the preferred version of IP first,
+/// or both in turn.
+pub(super) fn in_order(
+    mut addresses: Vec<SocketAddr>,
+    preferred: Option<Family>,
+) -> Vec<SocketAddr> {
+    let Some(preferred) = preferred else { return in_turn(addresses) };
+    addresses.sort_by_key(|address| address.is_ipv4() != (preferred == Family::V4));
+    addresses
+}
+
 /// The addresses with the two versions of IP in turn, beginning with that of the first (RFC 8305,
 /// 4).
-pub(super) fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let begins_with_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (mut ours, mut others) = (0, 0);
     let mut placed: Vec<_> = addresses
@@ -134,12 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn the_versions_of_ip_take_turns() {
+    fn the_versions_of_ip_take_turns_unless_one_is_preferred() {
         let read = |texts: &[&str]| -> Vec<SocketAddr> {
             texts.iter().map(|text| text.parse().expect("an address")).collect()
         };
         let given = read(&["[::1]:1", "[::2]:1", "[::3]:1", "1.0.0.1:1", "1.0.0.2:1"]);
         let expected = read(&["[::1]:1", "1.0.0.1:1", "[::2]:1", "1.0.0.2:1", "[::3]:1"]);
-        assert_eq!(in_turn(given), expected);
+        assert_eq!(in_order(given.clone(), None), expected);
+        assert_eq!(in_order(given.clone(), Some(Family::V6)), given);
+        let v4_first = read(&["1.0.0.1:1", "1.0.0.2:1", "[::1]:1", "[::2]:1", "[::3]:1"]);
+        assert_eq!(in_order(given, Some(Family::V4)), v4_first);
     }
 }

@@ -1,6 +1,7 @@
 //! The kinds of addresses of socat(1), and their equivalents.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::path::Path;
 
 use gush_link::address::{Address, AddressError, Family, Kind, Opt};
@@ -32,6 +33,14 @@ enum Argument {
     /// A host and port, and nothing else.
     Exact,
     Command,
+    /// A command for the shell that the user has chosen (SHELL).
+    LoginShell,
+}
+
+impl Argument {
+    fn is_program(self) -> bool {
+        matches!(self, Self::Command | Self::LoginShell)
+    }
 }
 
 const fn ours(names: &'static [&'static str], keyword: &'static str, argument: Argument) -> Row {
@@ -62,7 +71,8 @@ const ROWS: &[Row] = &[
     ours(&["pipe", "fifo", "echo"], "pipe", Argument::Name),
     ours(&["socketpair"], "socketpair", Argument::Name),
     ours(&["exec"], "exec", Argument::Command),
-    ours(&["system", "shell"], "shell", Argument::Command),
+    ours(&["system"], "shell", Argument::Command),
+    ours(&["shell"], "exec", Argument::LoginShell),
     ours(&["pty"], "pty", Argument::Name),
     ours(&["tcp", "tcp-connect", "inet"], "tcp", Argument::Place),
     ours(&["tcp4", "tcp4-connect", "inet4"], "tcp4", Argument::Exact),
@@ -138,7 +148,7 @@ pub fn translated(
     families: Families,
     is_shared: bool,
     report: &mut Report,
-) -> Option<String> {
+) -> Option<Address> {
     let parts = lexer::split(text, "!!");
     let is_joined = parts.len() > 1;
     let ours: Vec<_> = parts
@@ -151,7 +161,7 @@ pub fn translated(
     let ours: Option<Vec<String>> = ours.into_iter().collect();
     let ours = ours?.join("!!");
     match ours.parse::<Address>() {
-        Ok(_) => Some(ours),
+        Ok(ours) => Some(ours),
         // Each part has an equivalent, but they cannot be combined.
         Err(error) => {
             report.missing(text, error.message());
@@ -234,7 +244,7 @@ fn single(
             format!("http-connect:{proxy}:{port}:{target}")
         }
         Means::Ours(keyword, form) => {
-            if form == Argument::Command {
+            if form.is_program() {
                 options.keep_errors_apart();
             }
             let keyword = our_keyword(keyword, form, families, is_shared, &mut options);
@@ -263,10 +273,13 @@ fn single(
             let directory = if is_file { options.take("chdir cd") } else { None };
             match argument.as_deref().map(lexer::plain) {
                 None => keyword,
-                Some(command) if form == Argument::Command => {
+                Some(command) if form.is_program() => {
                     // A shell has rules of its own; other commands have socat's once more.
-                    let command = match keyword.as_str() {
-                        "shell" => Some(command),
+                    let command = match (form, keyword.as_str()) {
+                        (Argument::LoginShell, _) => {
+                            joined(&[login_shell(&mut options), "-c".to_owned(), command])
+                        }
+                        (_, "shell") => Some(command),
                         _ => joined(&lexer::words(&command)),
                     };
                     let Some(command) = command else {
@@ -295,6 +308,10 @@ fn single(
         && let Some(family) = options.family()
     {
         options.push(if family == Family::V4 { "family=4" } else { "family=6" });
+    } else if let Some(family) = families.of_peers
+        && calls_a_name(&head)
+    {
+        options.push(if family == Family::V4 { "prefer=4" } else { "prefer=6" });
     }
     if !listens(keyword) && !keyword.ends_with("-datagram") {
         options.join_source_port();
@@ -373,7 +390,10 @@ fn our_keyword(
     match form {
         Argument::Place => {
             let general = match keyword {
-                _ if !listens(keyword) => families.of_peers,
+                // Those of a stream prefer it, and datagrams go to IPv4 first.
+                _ if !listens(keyword) => families
+                    .of_peers
+                    .filter(|&family| family == Family::V6 && keyword.starts_with("udp")),
                 // socat's IPv4 listener would refuse these.
                 _ if options.has_ipv6() => None,
                 _ => families.of_listeners,
@@ -439,6 +459,22 @@ const NAME: &str = "commonname openssl-commonname cn";
 /// Is the port of this keyword local, not a peer's?
 fn listens(keyword: &str) -> bool {
     ["-listen", "-recvfrom", "-recv"].iter().any(|end| keyword.ends_with(end))
+}
+
+/// The shell of `SHELL:`.
+fn login_shell(options: &mut options::SocatOptions) -> String {
+    let chosen = options.take("shell").or_else(|| std::env::var("SHELL").ok());
+    chosen.unwrap_or_else(|| "/bin/sh".to_owned())
+}
+
+/// Is the place after the keyword a host by its name, to which a stream is opened, by `tcp:` or a
+/// proxy?
+fn calls_a_name(head: &str) -> bool {
+    let (keyword, place) = lexer::split_once(head, ":");
+    let host = lexer::split(place, ":")[0];
+    let is_stream =
+        matches!(keyword, "tcp" | "tls" | "http-connect") || keyword.starts_with("socks");
+    is_stream && !host.starts_with('[') && host.parse::<IpAddr>().is_err()
 }
 
 /// `tcp-listen` as `tcp4-listen`.

@@ -101,10 +101,6 @@ const NEEDLESS: &[(&str, &str)] = &[
         "openssl-compress compress fips openssl-fips egd openssl-egd pseudo openssl-pseudo",
         "gush link has TLS without OpenSSL",
     ),
-    (
-        "nofork",
-        "gush stays between the program and the other address, passes the bytes on, and ends with status 1 if the program fails",
-    ),
     ("oobinline so-oobinline", "an urgent byte is passed on in its place"),
     ("unlink-close", "nothing was made that could stay"),
     ("ignorecr", "lines of a proxy's answer may end without CR"),
@@ -171,7 +167,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
     (
         "attach-filter attachfilter detach-filter detachfilter so-attach-filter \
-         so-detach-filter sndtimeo so-sndtimeo sndlowat so-sndlowat so-bsdcompat bsdcompat \
+         so-detach-filter rcvtimeo so-rcvtimeo sndtimeo so-sndtimeo sndlowat so-sndlowat so-bsdcompat bsdcompat \
          so-security-* security* ip-hdrincl iphdrincl hdrincl tcp-md5sig md5sig ip-recverr \
          iprecverr recverr ip-router-alert iprouteralert routeralert ip-retopts ipretopts \
          retopts ip-pktoptions ippktoptions pktoptions pktopts ip-add-source-membership \
@@ -224,7 +220,8 @@ const SOURCE_PORT: &str = "sourceport sp";
 const SOCKET_TYPE: &str = "socktype so-type type";
 const FAMILY: &str = "pf protocol-family";
 /// Options that do not change a new pseudo-terminal before `sane`.
-const LEAVES_TERMINAL_NEW: &str = "pty ptmx openpty ctty setsid sid stderr link wait-slave";
+const LEAVES_TERMINAL_NEW: &str =
+    "pty ptmx openpty ctty setsid sid stderr link wait-slave sigint sighup sigquit";
 
 /// Also without a prefix.
 const FILE_ATTRIBUTES: &str =

@@ -24,30 +24,54 @@ pub struct Parsed {
     pub large_messages: Option<String>,
     /// Is the linger limit set?
     pub lingers: bool,
+    /// Has socat another name, and so have the variables of programs?
+    pub is_renamed: bool,
     /// The option that takes a lock, and its file.
     pub lock: Option<(&'static str, String)>,
+}
+
+impl Parsed {
+    /// Removes what is about bytes that are relayed.
+    pub fn relay_nothing(&mut self) {
+        let mut words = std::mem::take(&mut self.words).into_iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "-u" | "-U" => self.words.push(word),
+                "--log" | "--log-format" => {
+                    self.words.extend([word].into_iter().chain(words.next()))
+                }
+                "-v" | "-x" | "--stats" => {}
+                // `-t TIME`, `--tee FILE` and the like.
+                _ => drop(words.next()),
+            }
+        }
+        self.lingers = true;
+    }
 }
 
 /// The version of IP of addresses that name none.
 #[derive(Debug, Clone, Copy)]
 pub struct Families {
+    /// Comes first among the addresses of a name; `None` for the order of the system.
     pub of_peers: Option<Family>,
     pub of_listeners: Option<Family>,
-    /// Does the system decide which address of a name comes first, and not socat?
-    pub in_system_order: bool,
 }
 
-/// By default socat listens on IPv4 only, unless the environment says otherwise.
+/// By default socat listens on IPv4 only, and prefers it, unless the environment says otherwise.
 impl Default for Families {
     fn default() -> Self {
-        let of_listeners = match std::env::var("SOCAT_DEFAULT_LISTEN_IP").as_deref() {
-            Ok("6") => Some(Family::V6),
-            Ok("0") => None,
-            _ => Some(Family::V4),
+        let of = |variable| match std::env::var_os(variable) {
+            None => Some(Family::V4),
+            Some(value) => match value.as_encoded_bytes().first() {
+                Some(b'4') => Some(Family::V4),
+                Some(b'6') => Some(Family::V6),
+                _ => None,
+            },
         };
-        let preferred = std::env::var("SOCAT_PREFERRED_RESOLVE_IP");
-        let of_peers = (preferred.as_deref() == Ok("6")).then_some(Family::V6);
-        Self { of_peers, of_listeners, in_system_order: preferred.as_deref() == Ok("0") }
+        Self {
+            of_peers: of("SOCAT_PREFERRED_RESOLVE_IP"),
+            of_listeners: of("SOCAT_DEFAULT_LISTEN_IP"),
+        }
     }
 }
 
@@ -79,6 +103,7 @@ enum Means {
     Family(Option<Family>),
     Verbosity,
     LogFile,
+    ProgramName,
     /// The option of the address that is opened first.
     Lock(&'static str),
     Needless(&'static str),
@@ -103,7 +128,7 @@ const SWITCHES: &[Switch] = &[
     ),
     switch("-lf", Value::Needed, Means::LogFile),
     switch("-ls", Value::None, Means::Needless("messages go to standard error anyway")),
-    switch("-lp", Value::Needed, Means::Needless("messages begin with gush: link:")),
+    switch("-lp", Value::Needed, Means::ProgramName),
     switch("-lu", Value::None, Means::Ours(&["--log-format", "timed"])),
     switch("-lh", Value::None, Means::Needless("messages do not name the host")),
     switch("-d", Value::Attached, Means::Verbosity),
@@ -120,7 +145,7 @@ const SWITCHES: &[Switch] = &[
     switch(
         "-s",
         Value::None,
-        Means::Needless("an error ends gush link, where socat -s goes on without what has failed"),
+        Means::Missing("an error ends gush link, where socat -s goes on without what has failed"),
     ),
     switch("-t", Value::Needed, Means::OursWithTime("-t")),
     switch("-T", Value::Needed, Means::OursWithTime("-T")),
@@ -211,9 +236,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 parsed.words.push("-U".to_owned());
             }
             Means::Family(family) => {
-                let in_system_order = family.is_none();
-                parsed.families =
-                    Families { of_peers: family, of_listeners: family, in_system_order };
+                parsed.families = Families { of_peers: family, of_listeners: family };
             }
             Means::Verbosity => {
                 // -dd, -d -d and -d2 mean the same.
@@ -226,6 +249,10 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 report
                     .note("-lf", "the file is standard error as a whole, also of programs and -v");
                 parsed.log_file = Some(value);
+            }
+            Means::ProgramName => {
+                report.note(switch.start, "messages begin with gush: link:");
+                parsed.is_renamed = true;
             }
             Means::Lock(_) if parsed.lock.is_some() => {
                 report.wrong(switch.start, "socat takes one lock");
