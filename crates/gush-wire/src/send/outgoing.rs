@@ -12,6 +12,9 @@ use rustix::io::Errno;
 use super::queue::Found;
 use crate::frame::{COPIED_BYTES, MOST_DATA_BYTES};
 
+/// The most of a file that is read before it is announced.
+const KEPT_DATA_BYTES: usize = 1 << 20;
+
 /// Bytes of a file, from one offset to another.
 pub(super) type Range = std::ops::Range<u64>;
 
@@ -29,6 +32,8 @@ pub(super) struct Outgoing {
     pub path: PathBuf,
     pub target: PathBuf,
     pub size_bytes: u64,
+    /// The receiver keeps what it has got of the file, should the session end.
+    pub is_kept: bool,
     progress: Mutex<Progress>,
 }
 
@@ -45,12 +50,12 @@ struct Progress {
 }
 
 impl Outgoing {
-    pub fn new(found: &Found, file: File) -> Self {
+    pub fn new(found: &Found, file: File, is_kept: bool) -> Self {
         let (id, stat) = (found.id, found.stat);
         let (path, target) = (found.path.clone(), found.target.clone());
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
-        let outgoing =
-            Self { id, file, stat, path, target, size_bytes, progress: Mutex::default() };
+        let progress = Mutex::default();
+        let outgoing = Self { id, file, stat, path, target, size_bytes, is_kept, progress };
         outgoing.limit_to(&[(0, size_bytes)]);
         outgoing
     }
@@ -100,7 +105,11 @@ impl Outgoing {
                 end = hole.min(end);
             }
         }
-        let most = if self.looks_for_zeros() { COPIED_BYTES } else { MOST_DATA_BYTES };
+        let most = match self.is_kept {
+            _ if self.looks_for_zeros() => COPIED_BYTES,
+            true => KEPT_DATA_BYTES,
+            false => MOST_DATA_BYTES,
+        };
         (at < end).then(|| at..end.min(at.saturating_add(most as u64)))
     }
 

@@ -160,8 +160,8 @@ impl Session<'_> {
         let is_divided = has_names || portrait.size_bytes > MOST_DATA_BYTES as u64;
         // The receiver has to know a file before its data comes on another stream.
         let announces = if is_divided { &self.first } else { stream };
-        let file = Arc::new(Outgoing::new(&found, File::from(fd)));
         let is_asked = resumes.is_some();
+        let file = Arc::new(Outgoing::new(&found, File::from(fd), is_asked));
         if is_asked {
             self.lock().resuming.insert(id, Arc::clone(&file));
         }
@@ -280,7 +280,9 @@ impl Session<'_> {
         let length = usize::try_from(range.end - range.start).unwrap_or(MOST_DATA_BYTES);
         let announced = ToReceiver::Data { id, offset, length: length as u32, hole_bytes };
         let is_packed = stream.with(|output| Ok(output.packs()))?;
-        if !file.looks_for_zeros() && length >= COPIED_BYTES && !is_packed {
+        // What cannot be read is filled with zeros, which nobody may keep.
+        let may_fill = !file.is_kept;
+        if may_fill && !file.looks_for_zeros() && length >= COPIED_BYTES && !is_packed {
             let limit = self.options.moving.limit.as_ref();
             let moved = stream.with(|output| {
                 output.record(&announced)?;
@@ -334,5 +336,58 @@ impl Session<'_> {
             thread::sleep(pause);
         }
         limit.spend(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::io::{Seek, SeekFrom};
+    use std::path::{Path, PathBuf};
+
+    use gush_tree::CopyOptions;
+
+    use super::super::queue::Place;
+    use super::*;
+    use crate::Request;
+    use crate::frame::{Input, Output};
+
+    /// Zeros in the place of what could not be read would be found there by the next copy.
+    #[test]
+    fn nothing_is_sent_in_the_place_of_what_cannot_be_read_of_a_file_that_is_kept() {
+        let mut sent = tempfile::tempfile().unwrap();
+        let (options, mut events) = (CopyOptions::default(), ());
+        let sources = [Path::new("s")];
+        let request = Request::new(&sources, Path::new("t"), OsStr::new("h:"));
+        let output = Output::new(sent.try_clone().unwrap());
+        let session = Session::new(&request, &options, output, &(), &mut events);
+        session.lock().is_exact = Some(true);
+        // Reads of a directory fail (EISDIR).
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::open(dir.path()).unwrap();
+        let mut stat = rustix::fs::fstat(&file).unwrap();
+        (stat.st_size, stat.st_blocks) = (1 << 20, 2048);
+        let found = Found {
+            id: 1,
+            place: Place { dir: Arc::new(file.try_clone().unwrap().into()), name: PathBuf::new() },
+            sent_as: "s".into(),
+            stat,
+            path: PathBuf::from("s"),
+            target: PathBuf::from("s"),
+            folder: 0,
+            has_names: false,
+            below: None,
+        };
+        let file = Outgoing::new(&found, file, true);
+        let data = file.claim().unwrap();
+        session.send_range(&session.first, &file, data).unwrap();
+        session.first.flush().unwrap();
+        sent.seek(SeekFrom::Start(0)).unwrap();
+        let mut input = Input::new(sent);
+        assert_eq!(
+            input.record::<ToReceiver>().unwrap(),
+            ToReceiver::Broken { id: 1, sent_bytes: 0 }
+        );
+        assert!(matches!(input.record::<ToReceiver>(), Err(Error::Ended)));
     }
 }
