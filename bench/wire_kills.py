@@ -6,7 +6,7 @@
 The victim is gush here, gush there, one of the ssh, one of the sshd, or the line of bench/line.c, which
 can also hold everything for a while instead. The moment is a random count of the bytes sent. After a
 kill both sides have to end by themselves, no name may have other bytes than the source, and the same
-command is run again with --resume: the copy has to be the source, with nothing left over. Prints what
+command is run again (gush with --resume both times): the copy has to be the source, with nothing left over. Prints what
 was sent beyond one whole copy, in per cent of it. `--tool rsync` shows that the harness is right.
 """
 import argparse
@@ -125,11 +125,11 @@ def main():
         gush = os.path.abspath(options.gush)
         first = {
             "rsync": ["rsync", "-aH", "--partial", "-e", rsh, f"{tree}/", f"root@h:{copy}"],
-            "gush": [gush, "cp", "-aT", "--rsh", rsh, "--remote-gush", gush]
+            "gush": [gush, "cp", "-aT", "--resume", "--rsh", rsh, "--remote-gush", gush]
             + [*shlex.split(options.gush_args), tree, f"root@h:{copy}"],
         }[options.tool]
         # A killed rsync leaves its temporary files.
-        again = [*first[:2], "--resume" if options.tool == "gush" else "--delete", *first[2:]]
+        again = first if options.tool == "gush" else [*first[:2], "--delete", *first[2:]]
 
         def run(command, kind=None, at_bytes=0):
             """Returns the bytes sent and the status."""

@@ -36,9 +36,13 @@ pub const COPIED_BYTES: usize = 64 << 10;
 /// Takes the bytes of a frame that have moved so far.
 pub type Moved<'a> = dyn FnMut(u64) + Send + 'a;
 
-fn observer<'m>(moved: &'m mut Moved<'_>) -> impl FnMut(&gush::Progress) -> Control + Send + 'm {
-    |progress| {
-        moved(progress.bytes);
+/// Tells of the bytes that a mover has moved, after those `before` it.
+fn observer<'m>(
+    moved: &'m mut Moved<'_>,
+    before: usize,
+) -> impl FnMut(&gush::Progress) -> Control + Send + 'm {
+    move |progress| {
+        moved(before as u64 + progress.bytes);
         Control::Continue
     }
 }
@@ -251,7 +255,7 @@ impl Output {
         if let Some(limit) = limit {
             mover = mover.limit(limit.clone());
         }
-        let mut observer = moved.map(observer);
+        let mut observer = moved.map(|moved| observer(moved, 0));
         if let Some(observer) = &mut observer {
             mover = mover.observe(observer);
         }
@@ -438,7 +442,8 @@ impl Input {
     }
 
     /// Moves the data of the next frame, which is `length` bytes of data, into a file, or nowhere.
-    /// The inner error is the file's, and the data is taken from the stream all the same.
+    /// The inner error is the file's, and the data is taken from the stream all the same. `moved` is
+    /// told of the bytes that are in the file while others are awaited.
     ///
     /// # Errors
     /// When the stream fails or ends, or the frame is another.
@@ -465,7 +470,7 @@ impl Input {
                 let mut mover = Mover::new(&self.stream, &file)
                     .target_offset_bytes(offset + at as u64)
                     .length_bytes(left as u64);
-                let mut observer = moved.as_deref_mut().map(observer);
+                let mut observer = moved.as_deref_mut().map(|moved| observer(moved, at));
                 if let Some(observer) = &mut observer {
                     mover = mover.observe(observer);
                 }
@@ -494,6 +499,9 @@ impl Input {
             }
             self.at += bytes;
             at += bytes;
+            if let (Some(moved), Ok(())) = (moved.as_deref_mut(), &written) {
+                moved(at as u64);
+            }
         }
         Ok(written)
     }

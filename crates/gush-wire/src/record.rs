@@ -17,7 +17,7 @@ pub const WINDOW: usize = 4096;
 /// The number of the directory in which the operands are copied.
 pub const BASE: u64 = 0;
 /// Files of more than this size are kept in part where a copy can be resumed.
-pub const RESUMED_BYTES: u64 = 16 << 20;
+pub const RESUMED_BYTES: u64 = 4 << 20;
 /// The most streams of one session.
 pub const MOST_STREAMS: usize = 32;
 

@@ -91,7 +91,7 @@ impl Draft {
 
     /// Goes on with the file that an earlier copy has left unfinished, or begins it. `source` is what
     /// shows, besides size and modification time, that the source is the same as then: its device,
-    /// inode and change time, say. A file of 16 MiB or less, or whose partial file's name is [taken](Folder::takes), is
+    /// inode and change time, say. A file of 4 MiB or less, or whose partial file's name is [taken](Folder::takes), is
     /// begun as by [`begin`](Self::begin).
     ///
     /// # Errors
@@ -147,8 +147,8 @@ impl Draft {
     }
 
     /// Notes that a part of the file is written, or is a hole. Each byte counts once. A range of
-    /// 4 MiB, from a multiple of that, is kept by a kill when all of it is noted; ranges are longer
-    /// in a file of more than 4 TiB.
+    /// 256 KiB, from a multiple of that, is kept by a kill when all of it is noted; ranges are longer
+    /// in a file of more than 256 GiB.
     pub fn has_arrived(&self, part: Range<u64>) {
         if let Some(partial) = self.partial() {
             partial.arrived(part);

@@ -34,9 +34,9 @@ use crate::tree::journal::Fingerprint;
 /// The end of such a name, after the file's.
 const SUFFIX: &str = ".gush-partial";
 /// A smaller file is sent again, and a larger one fits on no disk.
-const WORTH_RESUMING_BYTES: RangeInclusive<u64> = (16 << 20) + 1..=1 << 62;
+const WORTH_RESUMING_BYTES: RangeInclusive<u64> = (4 << 20) + 1..=1 << 62;
 /// The least of a range, and the most ranges of a file.
-const LEAST_RANGE_BYTES: u64 = 4 << 20;
+const LEAST_RANGE_BYTES: u64 = 256 << 10;
 const MOST_RANGES: u64 = 1 << 20;
 
 const MAGIC: [u8; 16] = *b"gush-partial-1\n\0";

@@ -183,17 +183,25 @@ impl Incoming {
         let into = draft.as_ref().map(|draft| (draft.fd(), offset));
         let shows = session.shown.as_ref().is_some_and(|shown| shown.wants_counts);
         let mut pace = Pace::new();
+        // What a stream that is lost has brought of a frame is kept, too.
+        let keeps = draft.as_ref().filter(|_| self.resumes.is_some());
+        let mut kept_to = offset - hole_bytes;
         let mut moved = |bytes| {
-            if let Some(bytes) = pace.due(bytes) {
+            if let Some(draft) = keeps {
+                draft.has_arrived(kept_to..offset + bytes);
+                kept_to = offset + bytes;
+            }
+            if let Some(bytes) = shows.then(|| pace.due(bytes)).flatten() {
                 self.counts(session, bytes);
             }
         };
-        let written = input.data(length, into, shows.then_some(&mut moved))?;
+        let observes = shows || keeps.is_some();
+        let written = input.data(length, into, observes.then_some(&mut moved))?;
+        if let (Ok(()), Some(draft)) = (&written, keeps) {
+            draft.has_arrived(kept_to..offset + length as u64);
+        }
         if shows && self.size_bytes > length as u64 {
             self.counts(session, pace.rest(length as u64) + hole_bytes);
-        }
-        if let (Ok(()), Some(draft)) = (&written, &draft) {
-            draft.has_arrived(offset - hole_bytes..offset + length as u64);
         }
         let mut work = self.lock();
         if let (Err(errno), Some(draft)) = (written, &draft) {
