@@ -55,6 +55,11 @@ impl Streams {
         let (Self::Exactly(most) | Self::UpTo(most)) = self;
         most.clamp(1, MOST_STREAMS)
     }
+
+    /// Has the user asked for so many?
+    pub(crate) fn is_asked(self) -> bool {
+        matches!(self, Self::Exactly(_))
+    }
 }
 
 /// What a further stream needs to join a session: the name of the receiver's socket, and a secret.

@@ -125,7 +125,7 @@ impl Remote {
     /// # Panics
     /// If the command is empty.
     pub fn connect(command: Vec<OsString>) -> Result<(Self, (File, File)), Error> {
-        let (first, streams) = run(&command, &[])?;
+        let (first, streams) = run(&command, &[], Stdio::inherit())?;
         let (first, further) = (Mutex::new(first), Mutex::new(Some(Vec::new())));
         let is_killed = AtomicBool::new(false);
         Ok((Self { command, first, is_killed, further }, streams))
@@ -147,12 +147,17 @@ impl Remote {
 }
 
 /// Starts a command with these further arguments after its name.
-fn run(command: &[OsString], options: &[&str]) -> Result<(Child, (File, File)), Error> {
+fn run(
+    command: &[OsString],
+    options: &[&str],
+    messages: Stdio,
+) -> Result<(Child, (File, File)), Error> {
     let mut child = Command::new(&command[0])
         .args(options)
         .args(&command[1..])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(messages)
         .spawn()
         .map_err(|error| {
             let command = command[0].to_string_lossy().into_owned();
@@ -169,13 +174,15 @@ fn run(command: &[OsString], options: &[&str]) -> Result<(Child, (File, File)), 
 }
 
 impl Transport for Remote {
-    fn open(&self) -> Result<(File, File), Error> {
+    fn open(&self, is_asked: bool) -> Result<(File, File), Error> {
         // Nobody is asked for a password again: the copy then goes on without.
         let is_ssh = Path::new(&self.command[0]).file_name() == Some("ssh".as_ref());
         let options: &[&str] = if is_ssh { &["-oBatchMode=yes"] } else { &[] };
         let mut further = self.further.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(further) = &mut *further else { return Err(Error::Ended) };
-        let (child, streams) = run(&self.command, options)?;
+        // The messages of others would stand next to a question of the first one.
+        let messages = if is_asked { Stdio::inherit() } else { Stdio::null() };
+        let (child, streams) = run(&self.command, options, messages)?;
         further.push(child);
         Ok(streams)
     }

@@ -104,7 +104,7 @@ impl Threads {
 }
 
 impl Transport for Threads {
-    fn open(&self) -> Result<(File, File), Error> {
+    fn open(&self, _: bool) -> Result<(File, File), Error> {
         let fate = self.fates[self.opened.fetch_add(1, Ordering::Relaxed) % self.fates.len()];
         if let Fate::JoinsNothing = fate {
             return Err(Error::Refused("no way".into()));
@@ -301,7 +301,7 @@ fn a_stream_with_another_secret_does_not_join() {
         panic!("no invitation");
     };
     token.secret[7] ^= 1;
-    let (from, to) = threads.open().unwrap();
+    let (from, to) = threads.open(true).unwrap();
     let mut further = Output::new(to);
     further.record(&Hello::OURS).unwrap();
     further.record(&ToReceiver::Join(token)).unwrap();

@@ -751,6 +751,26 @@ fn a_connection_that_is_slower_than_the_sender_is_not_left_alone() {
     assert_eq!(stdout(&output), "same\n", "{output:?}");
 }
 
+/// What fits through the first connection needs no other. Where much is to be sent, the others do not
+/// wait for the first one, which here answers when they are started.
+#[test]
+fn a_copy_starts_as_many_connections_as_it_is_worth() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir -p s l/d; echo a >s/a; head -c 65M /dev/urandom >l/d/large
+        printf '#!/bin/sh\nshift\necho >>started; exec \"$@\"\n' >count
+        printf '#!/bin/sh\nshift\necho >>started; ! mkdir one 2>/dev/null ||
+            until [ $(wc -l <started) = 4 ]; do sleep 0.02; done; exec \"$@\"\n' >late; chmod +x count late
+        for way in 's h:t' 'h:s u'; do
+            $G cp -r --rsh ./count --remote-gush $G $way || echo failed; wc -l <started; rm started
+        done
+        timeout 60 $G cp -r --rsh ./late --remote-gush $G l h:v || echo failed; wc -l <started
+        diff -r s t && diff -r s u && diff -r l v && echo same",
+    );
+    assert_eq!(stdout(&output), "1\n1\n4\nsame\n", "{output:?}");
+}
+
 /// Such as a further connection that comes when the copy has ended.
 #[test]
 fn a_server_whose_other_side_is_gone_says_nothing() {

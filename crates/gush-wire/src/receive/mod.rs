@@ -90,7 +90,7 @@ pub fn receive(
 
 /// Opens the streams to which the sender has invited.
 fn join_all(session: &Session, transport: &dyn Transport, streams: Streams, token: Token) {
-    let is_asked = matches!(streams, Streams::Exactly(_));
+    let is_asked = streams.is_asked();
     thread::scope(|scope| {
         for _ in 1..streams.most() {
             let joins = || session.join(transport, token, is_asked);

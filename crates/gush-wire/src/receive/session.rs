@@ -142,7 +142,7 @@ impl Session {
         if !self.begin_stream() {
             return;
         }
-        let joined = transport.open().and_then(|streams| join::join(streams, token));
+        let joined = transport.open(is_asked).and_then(|streams| join::join(streams, token));
         self.end_stream(match joined {
             Ok((mut input, mut output)) => {
                 join::welcome(&mut output).and_then(|()| self.serve_further(&mut input))

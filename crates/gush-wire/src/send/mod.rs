@@ -4,6 +4,7 @@
 //! Every thread flushes its stream before it waits for anything, so that the other side always has
 //! what it needs for the next answer.
 
+mod ahead;
 mod answers;
 mod outgoing;
 mod queue;
@@ -35,6 +36,7 @@ use crate::join::Host;
 use crate::record::{Hello, Rules, Streams, ToReceiver, Token, WINDOW, Wish};
 use crate::remote::at_host;
 use crate::serve::at_home;
+use ahead::Ahead;
 use outgoing::Outgoing;
 use queue::{Found, Queue};
 use streams::Stream;
@@ -95,13 +97,24 @@ pub fn send(
         }
         output.flush()
     });
-    // What the other side has to say explains a failure to write.
-    meet(&mut input)?;
-    greeted?;
-    if request.compresses {
-        output.compress()?;
-    }
-    Session::new(request, options, output, transport, events).run(&mut input, request, streams)
+    let ahead = Ahead::default();
+    thread::scope(|scope| {
+        // Without a thread streams are opened when files wait.
+        let _ = thread::Builder::new().spawn_scoped(scope, || {
+            ahead.open(request.sources, options, transport, streams);
+        });
+        let met = meet(&mut input);
+        ahead.is_answered();
+        // What the other side has to say explains a failure to write.
+        met?;
+        greeted?;
+        if request.compresses {
+            output.compress()?;
+        }
+        let mut session = Session::new(request, options, output, transport, events);
+        session.ahead = Some(&ahead);
+        session.run(&mut input, request, streams)
+    })
 }
 
 /// Ends the service of a session that has failed: a thread of it may still wait for an answer.
@@ -173,6 +186,7 @@ struct Session<'a> {
     state: Mutex<State<'a>>,
     changed: Condvar,
     transport: &'a dyn Transport,
+    ahead: Option<&'a Ahead>,
 }
 
 struct State<'a> {
@@ -238,6 +252,7 @@ impl<'a> Session<'a> {
             }),
             changed: Condvar::new(),
             transport,
+            ahead: None,
         }
     }
 

@@ -7,6 +7,7 @@ use std::thread::{Builder, Scope};
 use std::time::Duration;
 
 use super::Session;
+use super::ahead::Ahead;
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::join::{self, Host};
@@ -14,11 +15,12 @@ use crate::record::{Streams, ToReceiver, ToSender, Token};
 
 /// The way to the other machine, for more than a pair of streams.
 pub trait Transport: Sync {
-    /// Opens another pair of streams: from the other side, and to it.
+    /// Opens another pair of streams: from the other side, and to it. Only where the user has asked
+    /// for it is a reason of interest that it cannot be had.
     ///
     /// # Errors
     /// When there is none; the copy goes on with those that it has.
-    fn open(&self) -> Result<(File, File), Error> {
+    fn open(&self, _is_asked: bool) -> Result<(File, File), Error> {
         Err(Error::Local("this transport has one stream".into()))
     }
 
@@ -90,7 +92,7 @@ pub(super) fn add<'scope>(
     session: &'scope Session<'_>,
     streams: Streams,
 ) -> Result<(), Error> {
-    let (most, is_asked) = (streams.most(), matches!(streams, Streams::Exactly(_)));
+    let (most, is_asked) = (streams.most(), streams.is_asked());
     if most == 1 || !(is_asked || falls_behind(session)) {
         return Ok(());
     }
@@ -108,11 +110,11 @@ pub(super) fn add<'scope>(
     Ok(())
 }
 
-/// Waits until the first stream is slower than the walk. `false` at the end.
+/// Waits until the first stream is slower than the walk, or others are open. `false` at the end.
 fn falls_behind(session: &Session<'_>) -> bool {
     // Twice in a row: a queue is filled at the start in any case.
     let mut times_behind = 0;
-    while times_behind < 2 {
+    while times_behind < 2 && !session.ahead.is_some_and(Ahead::is_used) {
         match session.queue.is_behind(BEHIND / 2) {
             Some(true) => times_behind += 1,
             Some(false) => times_behind = 0,
@@ -151,7 +153,9 @@ fn invite<'scope>(
 
 /// Opens a stream and works for it. A stream that cannot be opened is done without.
 fn join(session: &Session<'_>, token: Token, is_asked: bool) -> Result<(), Error> {
-    match session.transport.open().and_then(|streams| join::join(streams, token)) {
+    let opened = session.ahead.and_then(Ahead::take);
+    let opened = opened.map_or_else(|| session.transport.open(is_asked), Ok);
+    match opened.and_then(|streams| join::join(streams, token)) {
         Ok((input, output)) => work(session, input, output),
         Err(error) => {
             let state = &mut *session.lock();
