@@ -1,5 +1,5 @@
-//! Data frames compressed by [zstd](https://www.rfc-editor.org/rfc/rfc8878), each for itself: a frame
-//! can be lost with its file, and later ones are read all the same.
+//! Data frames compressed by [zstd](https://www.rfc-editor.org/rfc/rfc8878). Each frame is
+//! independent of the others: one may be discarded with its file.
 
 use std::{fmt, io};
 
@@ -8,9 +8,9 @@ use zstd::bulk::{Compressor, Decompressor};
 use crate::error::{Error, ensure};
 use crate::frame::MOST_DATA_BYTES;
 
-/// Compression has to save an eighth: less is not worth the other side's work.
+/// Compression must save at least an eighth: less does not pay for the decompression.
 const LEAST_SAVED: usize = 8;
-/// Shorter data is sent as it is: zstd's header and tables eat what it saves.
+/// Shorter data is sent uncompressed: zstd's header and tables outweigh the gain.
 const LEAST_BYTES: usize = 512;
 
 /// A context of zstd, and memory that is kept from one frame to the next.
@@ -46,7 +46,7 @@ impl Packer {
         Kept::new(Compressor::new(level)).map(Self)
     }
 
-    /// The data compressed, or `None` if it has to be sent as it is.
+    /// Returns the compressed data, or `None` if compression does not pay.
     pub fn pack(&mut self, data: &[u8]) -> Option<&[u8]> {
         if data.len() < LEAST_BYTES {
             return None;
@@ -61,12 +61,12 @@ impl Packer {
     }
 }
 
-/// Brings the data of frames back.
+/// Decompresses the data of frames.
 #[derive(Debug)]
 pub struct Unpacker(Kept<Decompressor<'static>>);
 
 impl Unpacker {
-    /// Takes the memory for one frame.
+    /// Allocates the memory for one frame.
     ///
     /// # Errors
     /// When there is no memory.
@@ -74,11 +74,11 @@ impl Unpacker {
         Kept::new(Decompressor::new()).map(Self)
     }
 
-    /// The `length` bytes that `packed` announces to be.
+    /// Decompresses `packed` to `length` bytes.
     ///
     /// # Errors
-    /// When the length is none of a frame, or the bytes are not exactly so much data. No more memory
-    /// is taken than `length`.
+    /// When `length` is 0 or more than a frame holds, or the data has another length. No more than
+    /// `length` bytes are allocated.
     pub fn unpack(&mut self, packed: &[u8], length: usize) -> Result<&[u8], Error> {
         let is_length = (1..=MOST_DATA_BYTES).contains(&length);
         ensure(is_length, "compressed data has a length that no frame has")?;

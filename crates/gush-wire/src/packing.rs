@@ -1,17 +1,17 @@
-//! When compression pays: a stream measures what a byte of a file costs it compressed, and what
-//! plain, in turns, and keeps to the cheaper way.
+//! Decides whether compression pays: each stream measures the time per byte with and without it, in
+//! turns, and keeps to the faster way.
 //!
-//! A turn is longer than the buffers of the kernel and of ssh: a write that only fills them says
-//! nothing of the line.
+//! A turn is longer than the buffers of the kernel and of ssh, because the time of a write that only
+//! fills a buffer says nothing about the line.
 
 /// The first bytes of a turn fill buffers, or find those of the turn before, and are not counted.
 const SETTLING_BYTES: u64 = 4 << 20;
 /// A turn that tries the other way.
 const TRIAL_BYTES: u64 = 12 << 20;
-/// How long a way is kept before the other is tried again: doubled each time that is dearer.
+/// How long a way is kept before the other is tried again; doubled after each trial that was slower.
 const PATIENCE_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=2 << 30;
 
-/// Compression has to save so much of the time: what is no slower plain leaves the processor free.
+/// The least speed-up for which data is compressed: a smaller one is not worth the processor time.
 const LEAST_GAIN: f64 = 1.05;
 
 /// How data is sent.

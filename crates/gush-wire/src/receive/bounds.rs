@@ -9,12 +9,12 @@ use crate::record::WINDOW;
 /// mirror.
 const MOST_WAITING_BYTES: usize = 512 << 20;
 
-/// What a vector takes besides its bytes, on the heap and as a value.
+/// The overhead of a vector, on the heap and as a value.
 const HEAP_BYTES: usize = 48;
 
 #[derive(Default)]
 pub(super) struct Bounds {
-    /// About the memory of folders, files and links that wait, and of a mirror's names.
+    /// An estimate of the memory of folders, files and links that wait, and of a mirror's names.
     waiting_bytes: usize,
     /// Entries without an answer.
     unanswered: usize,
@@ -43,7 +43,7 @@ impl Bounds {
     }
 }
 
-/// About the memory that a portrait takes.
+/// An estimate of a portrait's memory.
 pub(super) fn weight(portrait: &Portrait) -> usize {
     let Portrait { attributes, link_text, user_name, group_name, .. } = portrait;
     let attributes: usize =

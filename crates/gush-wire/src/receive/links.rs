@@ -13,7 +13,7 @@ use super::session::{Session, out_of_place};
 use crate::error::{Error, ensure};
 use crate::record::ToSender;
 
-/// So many entries with several names can be in one copy: each is remembered to its end.
+/// The most entries with several names in one copy, each of which is remembered until its end.
 const MOST_FIRSTS: usize = if cfg!(test) { 1000 } else { 8 << 20 };
 
 /// The entries that may get further names, by their numbers.
