@@ -9,6 +9,8 @@ use rustix::io::Errno;
 
 use gush_text::{os_text, quote};
 
+use crate::remote::Failure;
+
 /// Why one file was not copied, or not wholly.
 ///
 /// Displays as GNU cp does, `cannot stat 'PATH': OS error`. The number of bytes delivered and a hint
@@ -37,6 +39,8 @@ struct Inner {
     /// The path replaces `{}`, or comes first in a text without it.
     what: Cow<'static, str>,
     names_its_paths: bool,
+    /// The text is the whole message.
+    is_whole: bool,
     /// A call of the engine failed on this side, which GNU words as an error of reading or writing.
     failed_side: Option<Side>,
     declined: bool,
@@ -86,8 +90,13 @@ impl Error {
 
     /// A failure of the other side of a copy to another machine, in its own sentence.
     #[must_use]
-    pub fn reported(path: &Path, sentence: String) -> Self {
-        Self::about_both(path, sentence)
+    pub fn reported(path: &Path, failure: impl Into<Failure>) -> Self {
+        let Failure { text, errno, delivered_bytes, hint } = failure.into();
+        let mut error = Self::about_both(path, text);
+        error.0.is_whole = true;
+        error.0.os = errno.map(io::Error::from_raw_os_error);
+        (error.0.delivered_bytes, error.0.hint) = (delivered_bytes, hint.map(Into::into));
+        error
     }
 
     /// The user said no.
@@ -246,6 +255,7 @@ impl fmt::Display for Error {
         let name = quote::always(&parts.path);
         let mut notes = Vec::new();
         match (parts.failed_side, parts.what.split_once("{}")) {
+            _ if parts.is_whole => return f.write_str(&parts.what),
             _ if parts.names_its_paths => f.write_str(&parts.what)?,
             (Some(side), _) => {
                 let doing = if side == Side::Source { "reading" } else { "writing" };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gush_tree::remote::Failure;
 use gush_tree::{Action, Done, Events, TreeCounts};
 
 use crate::record::Outcome;
@@ -84,7 +85,7 @@ impl Entry {
     }
 
     /// The entry could not be made, for this reason.
-    pub fn fails(self, why: String, events: &mut dyn Events) {
+    pub fn fails(self, why: Failure, events: &mut dyn Events) {
         let error = gush_tree::Error::reported(&self.target, why);
         events.entry_ended(&self.source, &self.target, &Err(error));
     }

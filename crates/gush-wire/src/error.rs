@@ -32,10 +32,10 @@ pub enum Error {
     /// The other side ended before it had sent anything.
     #[error("the other side ended without an answer")]
     Silent,
-    /// The other side began with something else than gush does.
+    /// The first bytes from the other side are no greeting of gush.
     #[error("no gush answers there: it sent '{0}'")]
     Greeting(String),
-    /// The other side's bytes are not those of this protocol.
+    /// The other side has violated the protocol.
     #[error("the other side broke the protocol: {0}")]
     Protocol(String),
     /// The other side has another version of the protocol.
@@ -71,7 +71,8 @@ impl Error {
     #[must_use]
     pub fn is_known_there(&self) -> bool {
         match self {
-            Self::Refused(_) | Self::Ended => true,
+            // Either side sends its version before it reads the other one.
+            Self::Refused(_) | Self::Ended | Self::Version { .. } => true,
             Self::Io { error, .. } => {
                 matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
             }

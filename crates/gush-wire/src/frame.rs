@@ -79,7 +79,7 @@ fn header(kind: u8, length: usize, body: &[u8]) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// So much of what is no frame stands in the message.
+/// How much of an invalid frame a message shows.
 const MOST_SHOWN_BYTES: usize = 60;
 
 fn broken(what: impl Into<String>) -> Error {
@@ -179,7 +179,7 @@ impl Output {
     }
 
     /// Adds data that `read` writes into the buffer, after a record that announces it. Neither is
-    /// added if it returns an error, or `false`: there is no need of it.
+    /// added if it returns an error, or `false` for data that need not be sent.
     ///
     /// # Errors
     /// When the stream fails. The inner error is that of `read`.

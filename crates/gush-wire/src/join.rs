@@ -126,13 +126,13 @@ fn take(connection: &UnixStream, token: Token) -> Option<(File, File)> {
 }
 
 /// Says that a stream has joined. A receiver that has opened it answers a sender by the same.
-pub(crate) fn welcome(output: &mut Output) -> Result<(), Error> {
-    output.record(&ToSender::Joined)?;
+pub(crate) fn welcome(output: &mut Output, number: u32) -> Result<(), Error> {
+    output.record(&ToSender::Joined { number })?;
     output.flush()
 }
 
-/// Hands this process's streams to the session, which answers on them, and waits for its end: with
-/// this process ssh would end, too.
+/// Hands this process's streams to the session, which answers on them, and waits for its end,
+/// because ssh ends with this process.
 pub(crate) fn hand_over(input: Input, output: Output, token: Token) -> Result<(), Error> {
     ensure(input.is_empty(), "records came before the stream has joined")?;
     let io = |error| Error::Io { doing: "joining the copy", error };
@@ -172,15 +172,19 @@ pub(crate) fn hand_over(input: Input, output: Output, token: Token) -> Result<()
     io::copy(&mut session, &mut io::sink()).map(drop).map_err(io)
 }
 
-/// Makes a pair of streams, from the other side and to it, one of the other side's session.
-pub(crate) fn join((input, output): (File, File), token: Token) -> Result<(Input, Output), Error> {
+/// Makes a pair of streams, from the other side and to it, one of the other side's session. Returns
+/// them with the number that the other side has given them.
+pub(crate) fn join(
+    (input, output): (File, File),
+    token: Token,
+) -> Result<((Input, Output), u32), Error> {
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     output.record(&Hello::OURS)?;
     output.record(&ToReceiver::Join(token))?;
     output.flush()?;
     meet(&mut input)?;
     match input.record()? {
-        ToSender::Joined => Ok((input, output)),
+        ToSender::Joined { number } => Ok(((input, output), number)),
         ToSender::Refused(why) => Err(Error::Refused(without_controls(&why))),
         _ => Err(Error::Protocol("a stream was not answered".into())),
     }

@@ -4,15 +4,15 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use gush::Rate;
-use gush_tree::remote::Portrait;
+use gush_tree::remote::{Failure, Portrait};
 use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Specials, Update};
 use serde::{Deserialize, Serialize};
 
-/// The version of all that the two sides say to each other.
-pub const VERSION: u32 = 7;
+/// The version of the protocol.
+pub const VERSION: u32 = 8;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
-/// The most entries without an answer.
+/// The most entries that may be unanswered.
 pub const WINDOW: usize = 4096;
 /// The number of the directory in which the operands are copied.
 pub const BASE: u64 = 0;
@@ -31,16 +31,16 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// That of this side.
+    /// The greeting of this side.
     pub const OURS: Self = Self { magic: MAGIC, version: VERSION };
 }
 
 /// How many streams a session uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Streams {
-    /// So many.
+    /// This many, opened at once.
     Exactly(usize),
-    /// One, and up to so many where files wait for it.
+    /// One, and up to this many if it is slower than the walk.
     UpTo(usize),
 }
 
@@ -234,8 +234,8 @@ pub enum ToReceiver {
         path: Vec<u8>,
         /// The path below the target.
         target: Vec<u8>,
-        /// The error message.
-        text: String,
+        /// What has failed.
+        why: Failure,
         /// The entry comes all the same.
         is_warning: bool,
     },
@@ -245,6 +245,12 @@ pub enum ToReceiver {
     Invitation(Token),
     /// The second record of a further stream. The sender goes on when it is answered.
     Join(Token),
+    /// On the first stream: a further one has joined, and records may have been sent on it. One
+    /// that was lost before is done without.
+    Uses {
+        /// Its number, which the receiver has given it.
+        number: u32,
+    },
     /// A directory.
     Enter {
         /// Its number, by which it is answered.
@@ -255,6 +261,8 @@ pub enum ToReceiver {
         name: Vec<u8>,
         /// Its metadata, set when all that is in it has ended.
         portrait: Portrait,
+        /// The root of a tree in a mirror: the identities of this directory and of those above it.
+        within: Vec<u64>,
     },
     /// In a mirror, the `.gitignore` of the directory entered last: what it names stays.
     Ignore {
@@ -414,7 +422,10 @@ pub enum ToSender {
     /// How to join; `None` if no stream can.
     Invitation(Option<Token>),
     /// On a further stream: it has joined.
-    Joined,
+    Joined {
+        /// The receiver's number for it; a sender gives none.
+        number: u32,
+    },
     /// An entry is as it should be.
     Done {
         /// Its number.
@@ -446,14 +457,14 @@ pub enum ToSender {
         /// The path, as the user wrote the target.
         path: Vec<u8>,
         /// Why it could not be removed.
-        why: Option<String>,
+        why: Option<Failure>,
     },
     /// An entry could not be made.
     Failed {
         /// Its number.
         id: u64,
-        /// The error message; empty below a directory that failed.
-        why: String,
+        /// Why not; without words below a directory that failed.
+        why: Failure,
     },
     /// Something optional was not done.
     Warning(String),

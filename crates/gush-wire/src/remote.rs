@@ -11,6 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gush_text::without_controls;
+use gush_tree::remote::Failure;
 use rustix::pipe::fcntl_setpipe_size;
 
 use crate::error::Error;
@@ -77,7 +79,13 @@ pub(crate) fn at_host(host: &OsStr, path: &Path) -> PathBuf {
     PathBuf::from(shown)
 }
 
-/// The most that any user may have (pipe(7)).
+/// A failure on the other machine, without control characters for this terminal.
+pub(crate) fn said_at(host: &OsStr, why: Failure) -> Failure {
+    let text = format!("{} {}", host.display(), without_controls(&why.text));
+    Failure { text, hint: why.hint.as_deref().map(without_controls), ..why }
+}
+
+/// The largest pipe that an unprivileged user may have (pipe(7)).
 const PIPE_BYTES: usize = 1 << 20;
 
 /// How long a command has to end after a failure.

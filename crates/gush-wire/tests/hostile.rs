@@ -27,9 +27,12 @@ fn request<'a>(sources: &'a [&'a Path], target: &'a Path) -> Request<'a> {
     Request::new(sources, target, OsStr::new("h:"))
 }
 
-/// The other side broke the protocol in this way.
+/// The other side broke the protocol in this way, and was told if it is the user's.
 fn breaks<T: fmt::Debug>(ended: &Result<T, Error>, how: &str, what: &str) {
-    let is_right = matches!(ended, Err(Error::Protocol(why)) if why.contains(how));
+    let is_right = matches!(
+        ended,
+        Err(Error::Protocol(why)) | Err(Error::Refused(why)) if why.contains(how)
+    );
     assert!(is_right, "{what}: {ended:?} and not {how:?}");
 }
 
@@ -135,7 +138,7 @@ fn directory(id: u64, name: &str) -> ToReceiver {
 
 fn directory_in(folder: u64, id: u64, name: &str) -> ToReceiver {
     let portrait = Portrait { mode: 0o040_755, ..Portrait::default() };
-    ToReceiver::Enter { id, folder, name: name.into(), portrait }
+    ToReceiver::Enter { id, folder, name: name.into(), portrait, within: Vec::new() }
 }
 
 fn data(offset: u64, length: u32) -> ToReceiver {
@@ -210,7 +213,7 @@ fn no_symbolic_link_of_the_target_is_followed() {
     let (ended, answers) = receive(dir.path(), &records, &[]);
     ended.unwrap();
     assert!(
-        matches!(&answers[0], ToSender::Failed { id: 1, why } if why.contains("non-directory"))
+        matches!(&answers[0], ToSender::Failed { id: 1, why } if why.text.contains("non-directory"))
     );
     assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"guarded");
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
@@ -233,10 +236,10 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
     let problem = ToReceiver::Problem {
         path: "p".into(),
         target: "t".into(),
-        text: "p".into(),
+        why: "p".into(),
         is_warning: false,
     };
-    let cases: [(&str, &str, Vec<ToReceiver>); 27] = [
+    let cases: [(&str, &str, Vec<ToReceiver>); 28] = [
         (
             "an invitation, to open streams",
             "Invitation is out",
@@ -320,6 +323,11 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
         ),
         ("the end of no file", "data of an unknown file", vec![end(0)]),
         ("a second request", "a record is out of place", vec![begin(Path::new("/"))]),
+        (
+            "a stream that nobody has opened",
+            "a stream that has not joined",
+            vec![ToReceiver::Uses { number: 1 }],
+        ),
         ("the end of a further stream", "a record is out of place", vec![ToReceiver::Close]),
         (
             "a refusal of what nobody here has asked for",
@@ -335,6 +343,16 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
         breaks(&ended, how, what);
         assert!(!dir.path().join("target/a").exists(), "{what}");
     }
+}
+
+/// The user is at the sender, and reads there what the receiver says.
+#[test]
+fn a_sender_that_breaks_the_protocol_is_told_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ended, answers) = receive(dir.path(), &[file("f", 4), data(3, 2)], b"");
+    let why = "the other side broke the protocol: data lies outside its file";
+    assert_eq!(answers, [ToSender::Refused(why.into())]);
+    assert!(ended.unwrap_err().is_known_there());
 }
 
 #[test]
@@ -388,6 +406,7 @@ fn what_is_kept_of_the_unfinished_is_bounded() {
         folder: id - 1,
         name: "d".into(),
         portrait: Portrait { mode: 0o040_755, ..large.clone() },
+        within: Vec::new(),
     };
     let kinds: [&dyn Fn(u64) -> ToReceiver; 3] = [&|id| file(id, false), &link, &enter];
     for (kind, make) in kinds.into_iter().enumerate() {
@@ -779,7 +798,7 @@ fn what_does_not_come_without_a_reason_is_counted() {
     let problem = ToReceiver::Problem {
         path: "b".into(),
         target: "b".into(),
-        text: "no".into(),
+        why: "no".into(),
         is_warning: false,
     };
     let broken = ToReceiver::Broken { id: 1, sent_bytes: 0 };
@@ -825,7 +844,7 @@ fn a_problem_of_the_sender_is_a_failure_and_does_not_steer_the_terminal() {
     let problem = ToReceiver::Problem {
         path: "p".into(),
         target: "../../etc".into(),
-        text: "no\x1b[2J".into(),
+        why: "no\x1b[2J".into(),
         is_warning: false,
     };
     let (received, _) = pull(dir.path(), &["p"], &[problem, finish(0)], &mut seen);

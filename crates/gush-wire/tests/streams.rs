@@ -36,6 +36,8 @@ enum Fate {
     EndsAfter(usize),
     /// It ends after so many bytes, and what comes after them is read and lost.
     LosesAfter(usize),
+    /// What the side that was started has to say ends after so many bytes.
+    AnswersFor(usize),
     /// The other side knows no such session.
     JoinsNothing,
 }
@@ -60,7 +62,7 @@ const BOTH: [Direction; 2] = [Direction::Push, Direction::Pull];
 /// Passes on what comes, as the fate of the stream is.
 fn pass_on(mut from: File, mut to: File, fate: Fate) {
     let mut left = match fate {
-        Fate::EndsAfter(bytes) | Fate::LosesAfter(bytes) => bytes,
+        Fate::EndsAfter(bytes) | Fate::LosesAfter(bytes) | Fate::AnswersFor(bytes) => bytes,
         _ => usize::MAX,
     };
     let mut piece = [0; 12000];
@@ -91,9 +93,15 @@ impl Threads {
         let ((mut input, to), (mut from, output)) = (pipe(), pipe());
         if !matches!(fate, Fate::Serves) {
             let (passed_from, passed_to) = pipe();
-            let (before, after) = match self.direction {
-                Direction::Push => (std::mem::replace(&mut input, passed_from), passed_to),
-                Direction::Pull => (std::mem::replace(&mut from, passed_from), passed_to),
+            let (before, after) = match (self.direction, fate) {
+                (Direction::Push, Fate::AnswersFor(_)) => {
+                    (std::mem::replace(&mut from, passed_from), passed_to)
+                }
+                (Direction::Pull, Fate::AnswersFor(_)) => {
+                    (std::mem::replace(&mut input, passed_from), passed_to)
+                }
+                (Direction::Push, _) => (std::mem::replace(&mut input, passed_from), passed_to),
+                (Direction::Pull, _) => (std::mem::replace(&mut from, passed_from), passed_to),
             };
             thread::spawn(move || pass_on(before, after, fate));
         }
@@ -236,6 +244,24 @@ fn a_stream_that_cannot_be_had_is_done_without() {
         let lacking = further.len() - further.iter().filter(|fate| matches!(fate, Serves)).count();
         assert_eq!(heard.0.len(), lacking, "{case}: {:?}", heard.0);
         assert!(heard.0.iter().all(|text| text.contains("with a stream less")), "{:?}", heard.0);
+        assert!(look(&dir.path().join("s")) == look(&dir.path().join("t")), "{case}");
+    }
+}
+
+/// The greeting has 25 bytes, the request to join at most 43, and the answer to it 18. The copy goes
+/// on without a stream whose last answer did not arrive.
+#[test]
+fn a_stream_that_is_lost_while_it_joins_is_done_without() {
+    let cases = [(Direction::Push, 25), (Direction::Push, 30), (Direction::Pull, 75)];
+    for (direction, answer_bytes) in cases {
+        let case = format!("{direction:?} {answer_bytes}");
+        let dir = tempfile::tempdir().unwrap();
+        plant(dir.path());
+        let slow = Fate::LagsBy(Duration::from_millis(1));
+        let further = [Fate::AnswersFor(answer_bytes)];
+        let mut heard = Heard::default();
+        let (copied, served) = copy(dir.path(), direction, (slow, &further), &mut heard);
+        assert!(matches!(copied, Ok(true)), "{case}: {copied:?} {served:?}");
         assert!(look(&dir.path().join("s")) == look(&dir.path().join("t")), "{case}");
     }
 }

@@ -113,6 +113,12 @@ impl Way {
         }
     }
 
+    /// Has the command itself said why nobody answers? A link names the call that has failed.
+    fn has_said(&self, error: &Error, status: Option<ExitStatus>) -> bool {
+        let is_failure = status.and_then(|status| status.code()) == Some(1);
+        is_failure && matches!((self, error), (Self::Address(_), Error::Silent))
+    }
+
     /// Explains the end of a session by that of the command.
     fn explains(&self, error: Error, command: &str, status: Option<ExitStatus>) -> Error {
         let (name, silence) = match self {
@@ -347,7 +353,7 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         reporter.expect(count_ahead(&settings.options, sides.sources.clone()));
     }
     gush_process::restore_sigchld();
-    let mut is_reached = false;
+    let (mut is_reached, mut is_said) = (false, false);
     let ended = target.way.start(&sides.other, as_name).and_then(|(remote, streams)| {
         let mut options = settings.options.clone();
         options.preserve.numeric_ids = target.numeric_ids;
@@ -360,7 +366,10 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         }
         is_reached = !matches!(sent, Err(Error::Silent));
         let (command, status) = remote.wait()?;
-        sent.map_err(|error| target.way.explains(error, &command, status))
+        sent.map_err(|error| {
+            is_said = target.way.has_said(&error, status);
+            target.way.explains(error, &command, status)
+        })
     });
     let written = reporter.finish();
     match ended {
@@ -371,6 +380,9 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
                 let (name, local) = (quote::always(path), Path::new(".").join(path));
                 format!("{name} is also a local file, written {}", quote::always(&local))
             });
+            if is_said && hint.is_none() {
+                return ExitCode::FAILURE;
+            }
             let hint = in_brackets(hint.as_deref());
             match error {
                 Error::Local(_) | Error::Start { .. } => talker.fail(format_args!("{error}{hint}")),

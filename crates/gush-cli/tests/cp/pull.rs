@@ -162,6 +162,21 @@ fn operands_of_which_no_pull_can_be_made_are_refused() {
     assert_eq!(names(dir.path()), ["a"]);
 }
 
+#[test]
+fn what_comes_from_another_machine_is_shown_as_in_a_local_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "C=\"$G cp --rsh $PWD/shell --remote-gush $G\"; mkdir -p s/d in; echo >s/d/x; cd in
+        for target in .. . ../new; do $G cp -rvT ../s $target; $C -rvT h:../s $target; done | sed -n 's,h:,,;/d.x/p' | sort | uniq -c
+        $C --json h:none . 2>/dev/null",
+    );
+    let said = stdout(&output);
+    assert!(said.contains("'../s/d/x' -> '../d/x'") && !said.contains("    1 '"), "{output:?}");
+    // The number is that of the other machine.
+    assert!(said.contains("\"errno\":2,"), "{output:?}");
+}
+
 /// The connection is cut in the middle of a large file and of small ones.
 #[test]
 fn a_pull_that_was_cut_goes_on_where_it_was() {

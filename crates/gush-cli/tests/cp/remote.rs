@@ -89,9 +89,9 @@ fn the_target_is_named_as_in_a_local_copy() {
         dir.path(),
         "mkdir -p s/d there u v; echo 1 >s/d/f; echo 2 >g; ln -s g l
         $C -r s h:new; $C -r s h:there; $C -rT s h:exact; $C -rT s h:exact
-        $C -rf s g h:u; $C -t h:v -P g l; $C l h:followed; $C g h:",
+        $C -rf s g h:u; $C -t h:v -P g l; $C l h:followed; $C s/d/f h:",
     );
-    for path in ["new/d/f", "there/s/d/f", "exact/d/f", "u/s/d/f", "u/g", "v/g"] {
+    for path in ["new/d/f", "there/s/d/f", "exact/d/f", "u/s/d/f", "u/g", "v/g", "f"] {
         assert!(dir.path().join(path).is_file(), "{path}");
     }
     assert!(!dir.path().join("exact/s").exists());
@@ -201,7 +201,7 @@ fn the_name_of_a_directory_makes_no_file() {
         "gush: cp: h: cannot create regular file 'new/': Not a directory (mkdir -p 'new/' makes the directory)",
         "gush: cp: h: cannot overwrite directory 'made' with non-directory",
         "gush: cp: h: cannot overwrite directory '.' with non-directory",
-        "gush: cp: h: cannot overwrite directory '/.' with non-directory",
+        "gush: cp: h: cannot overwrite directory '/' with non-directory",
     ];
     assert_eq!(stderr(&output).lines().collect::<Vec<_>>(), why);
     assert!(dir.path().join("made").is_dir() && !dir.path().join("new").exists());
@@ -309,6 +309,43 @@ fn a_failed_start_is_one_line_with_a_remedy() {
     }
 }
 
+/// By what the kernel knows of the machine and of each directory, not by names.
+#[test]
+fn a_tree_is_not_copied_into_itself_through_a_host_that_is_this_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let into = |to: &str| format!("cannot copy a directory into itself, '{to}'");
+    let same = |to: &str| format!("'{to}' and its source are the same file");
+    for (operands, why) in [
+        ("-r d h:d/sub", into("d/sub/d")),
+        ("-r d h:d/sub/new", into("d/sub/new")),
+        ("-r h:d d/sub", into("d/sub/d")),
+        ("-r h:alias/. d/sub", into("d/sub/.")),
+        ("-r . h:d/sub/new", into("d/sub/new")),
+        ("-rT d h:d", same("d")),
+        ("-aT --delete d h:alias/../d", same("alias/../d")),
+        ("-rT h:d d", same("d")),
+        (
+            "-aT --delete d/sub h:d",
+            "cannot mirror to 'd', which the source is in: it would be removed".into(),
+        ),
+        ("d/f h:d", same("d/f")),
+        ("-u d/f h:alias/sub/../f", String::new()),
+        ("-T h:d/f alias/f", same("alias/f")),
+    ] {
+        let output = remote(
+            dir.path(),
+            &format!(
+                "mkdir -p d/sub; echo f >d/f; ln -sfn d alias; find d -printf '%P %i %T@\n' >before
+                $C {operands}; echo $?; find d -printf '%P %i %T@\n' | diff before -"
+            ),
+        );
+        let said = stderr(&output);
+        let status = if why.is_empty() { "0\n" } else { "1\n" };
+        assert_eq!(stdout(&output), status, "{operands}: {output:?}");
+        assert!(said.contains(&why) && said.lines().count() < 2, "{operands}: {said}");
+    }
+}
+
 /// sshd gives its children a socket, from which data goes through a pipe of the receiver.
 #[test]
 fn a_full_disk_fails_one_file_and_the_others_arrive() {
@@ -327,11 +364,18 @@ while data := os.read(0, 65536):
 ours.close()
 sys.exit(child.wait())
 END
-        $C -r s h:m; echo $?; cat m/s/d/e; ls m/s",
+        $C -r --json s h:m >records; echo $?; cat m/s/d/e; ls m/s; grep failed records",
     );
     let Some(output) = output else { return };
-    let said = stderr(&output);
-    assert_eq!(stdout(&output), "1\nd\nd\n", "{said}");
+    let (said, out) = (stderr(&output), stdout(&output));
+    let Some(record) = out.strip_prefix("1\nd\nd\n") else { panic!("{output:?}") };
+    // What programs read is what the user does.
+    for part in ["\"errno\":28", "\"hint\":\"the target is full: free some"] {
+        assert!(record.contains(part), "{record}");
+    }
+    let bytes = said.split_once("(after ").and_then(|(_, rest)| rest.split_once(" bytes"));
+    let delivered = format!("\"delivered_bytes\":{}", bytes.unwrap().0);
+    assert!(record.contains(&delivered), "{delivered}: {record}");
     let why = "h: error writing 'm/s/big': No space left on device (after ";
     assert!(said.contains(why) && said.contains("bytes; the target is full: free some"), "{said}");
 }

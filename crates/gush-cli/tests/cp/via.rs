@@ -58,7 +58,7 @@ fn a_tree_arrives_by_tls_only_between_certificates_that_trust_each_other() {
     assert_eq!(stdout(&output), "0\nsame\n1\n1\n1\n", "{output:?}");
     let said = stderr(&output);
     let reasons = said.matches("certificate").count();
-    assert!(reasons >= 3 && said.matches("before gush answered").count() == 3, "{said}");
+    assert!(reasons >= 3 && !said.contains("before gush answered"), "{said}");
 }
 
 #[test]
@@ -103,12 +103,13 @@ fn an_address_that_leads_nowhere_is_explained() {
     for (options, part) in [
         (&["--via", "tcx:1"][..], "--via: "),
         (&["--via", "unix:none"], "unix:none: connect: No such file"),
-        (&["--via", "unix:none"], "h: the link ended with exit status: 1 before gush answered"),
         (&["--via", "unix:x", "--rsh", "ssh"], "--via starts no remote shell"),
         (&["--via", "unix:x", "--remote-gush", "gush"], "--via starts no remote shell"),
     ] {
         let said = fails(dir.path(), &[options, &["a", "h:t"]].concat());
         assert!(said.contains(part), "{options:?}: {said}");
+        // The link has said it.
+        assert!(!said.contains("before gush answered"), "{options:?}: {said}");
     }
     let said = fails(dir.path(), &["--via", "unix:x", "a", "b"]);
     assert!(said.contains("--via requires HOST:SOURCE or HOST:DEST"), "{said}");

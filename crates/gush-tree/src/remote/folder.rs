@@ -11,7 +11,7 @@ use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::partial;
-use super::portrait::Portrait;
+use super::portrait::{Portrait, identity, lineage};
 use crate::error::Error;
 use crate::events::Events;
 use crate::filter::GitIgnored;
@@ -37,6 +37,8 @@ pub struct Folder {
     is_new: bool,
     /// A dry run made nothing.
     is_imagined: bool,
+    /// The copy is a base itself, by the name `.`.
+    is_copy: bool,
     /// Of a mirror, in its root and below.
     pub(super) limits: Option<Arc<Limits>>,
     pub(super) ignored: OnceLock<Arc<GitIgnored>>,
@@ -64,6 +66,18 @@ impl Folder {
     /// # Errors
     /// When it cannot be opened.
     pub fn base(path: &Path) -> Result<Arc<Self>, Error> {
+        Self::open_base(path, false)
+    }
+
+    /// A base whose entry `.` is the copy, and has its path.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn copy_itself(path: &Path) -> Result<Arc<Self>, Error> {
+        Self::open_base(path, true)
+    }
+
+    fn open_base(path: &Path, is_copy: bool) -> Result<Arc<Self>, Error> {
         let failed = |errno| {
             let error = Error::os(path, "cannot open directory {}", errno);
             match errno {
@@ -83,6 +97,7 @@ impl Folder {
             restore_bits: None,
             is_new: false,
             is_imagined: false,
+            is_copy,
             limits: None,
             ignored: OnceLock::new(),
             taken: Mutex::default(),
@@ -93,7 +108,10 @@ impl Folder {
     /// The path of an entry, as the user wrote the target.
     #[must_use]
     pub fn shown_entry(&self, name: &OsStr) -> PathBuf {
-        self.shown.join(name)
+        match self.is_copy && name == "." && !self.shown.as_os_str().is_empty() {
+            true => self.shown.clone(),
+            false => self.shown.join(name),
+        }
     }
 
     /// Was the directory made by this copy, or would it be, so that its names are free?
@@ -235,6 +253,7 @@ impl Folder {
                     restore_bits,
                     is_new,
                     is_imagined: is_dry && is_new,
+                    is_copy: false,
                     limits,
                     ignored: OnceLock::new(),
                     taken: Mutex::default(),
@@ -374,6 +393,31 @@ impl Folder {
         })
     }
 
+    /// The [identities](Portrait::identity) of this directory and of those above it, up to the root.
+    #[must_use]
+    pub fn lineage(&self) -> Vec<u64> {
+        self.fd().map_or_else(|_| vec![identity(&self.stat)], |held| lineage(held.as_fd()))
+    }
+
+    /// The [identity](Portrait::identity) of what has a name now.
+    #[must_use]
+    pub fn identity_there(&self, name: &OsStr) -> Option<u64> {
+        let held = self.fd().ok().filter(|_| !self.is_new)?;
+        let stat = Place::below(held.as_fd(), Path::new(name), Path::new(name)).stat(false).ok()?;
+        Some(identity(&stat))
+    }
+
+    /// Refuses an entry that is itself what has the name, on the same machine.
+    ///
+    /// # Errors
+    /// When it is.
+    pub fn refuse_itself(&self, name: &OsStr, portrait: &Portrait) -> Result<(), Error> {
+        if portrait.identity == 0 || self.identity_there(name) != Some(portrait.identity) {
+            return Ok(());
+        }
+        Err(Error::refusal(&self.shown_entry(name), "{} and its source are the same file"))
+    }
+
     /// Device and inode of what has a name now.
     #[must_use]
     pub fn identity(&self, name: &OsStr) -> Option<(u64, u64)> {
@@ -503,6 +547,7 @@ mod tests {
                 restore_bits: None,
                 is_new: false,
                 is_imagined: false,
+                is_copy: false,
                 limits: None,
                 ignored: OnceLock::new(),
                 taken: Mutex::default(),

@@ -8,6 +8,7 @@
 
 mod comparing;
 mod draft;
+mod failure;
 mod folder;
 mod mirroring;
 mod owners;
@@ -16,10 +17,11 @@ mod portrait;
 mod rehearsing;
 
 pub use draft::Draft;
+pub use failure::Failure;
 pub use folder::Folder;
 pub use mirroring::Names;
 pub use partial::partial_name;
-pub use portrait::{Portrait, open_found};
+pub use portrait::{Portrait, lineage, open_found};
 
 pub use crate::overwriting::Standing;
 pub use crate::tree::survey::{Visitor, walk};

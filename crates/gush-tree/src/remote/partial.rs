@@ -71,7 +71,7 @@ struct Ranges {
 }
 
 /// A boot of this machine. Where it has no name, no other process is of the same one.
-fn this_boot() -> Fingerprint {
+pub(super) fn this_boot() -> Fingerprint {
     static BOOT: OnceLock<Fingerprint> = OnceLock::new();
     *BOOT.get_or_init(|| {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

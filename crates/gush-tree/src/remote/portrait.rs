@@ -6,8 +6,10 @@ use std::path::Path;
 
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::owners::Account;
+use super::partial::this_boot;
 use crate::error::Error;
 use crate::metadata::Handle;
 use crate::options::{Label, ModeRule, Preserve, Xattrs};
@@ -41,6 +43,31 @@ pub struct Portrait {
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
     /// The text of a symbolic link; empty for other kinds.
     pub link_text: Vec<u8>,
+    /// What names the entry among all of a machine until it is started again; 0 is unknown.
+    pub identity: u64,
+}
+
+/// A hash of boot, device and inode: that of a file of another machine is another one.
+pub(super) fn identity(stat: &Stat) -> u64 {
+    let boot = this_boot().to_le_bytes();
+    xxh3_64(&[&boot[..], &stat.st_dev.to_le_bytes(), &stat.st_ino.to_le_bytes()].concat())
+}
+
+/// The [identities](Portrait::identity) of a directory and of those above it, up to the root.
+#[must_use]
+pub fn lineage(dir: BorrowedFd<'_>) -> Vec<u64> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut found = Vec::new();
+    let mut next = fs::openat(dir, c".", flags, fs::Mode::empty());
+    // The root is the one above itself.
+    while let Ok(at) = next
+        && let Ok(stat) = fs::fstat(&at)
+        && found.last() != Some(&identity(&stat))
+    {
+        found.push(identity(&stat));
+        next = fs::openat(&at, c"..", flags, fs::Mode::empty());
+    }
+    found
 }
 
 /// Opens an entry that a walk has found: a regular file for reading, any other by `O_PATH`.
@@ -109,6 +136,7 @@ impl Portrait {
             device: stat.st_rdev,
             attributes: Vec::new(),
             link_text: Vec::new(),
+            identity: identity(stat),
         };
         if is_link {
             let text = retry_on_intr(|| fs::readlinkat(fd, c"", Vec::new()))

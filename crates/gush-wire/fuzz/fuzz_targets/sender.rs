@@ -65,7 +65,7 @@ fn answer(
     loop {
         let record = input.record()?;
         if let ToReceiver::Data { length, .. } = record {
-            let _ = input.data(length as usize, None)?;
+            let _ = input.data(length as usize, None, None)?;
         }
         let is_asked = matches!(
             record,

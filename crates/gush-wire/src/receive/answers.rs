@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gush_tree::remote::{Folder, Portrait};
+use gush_tree::remote::{Failure, Folder, Portrait};
 use gush_tree::{Action, Events};
 use rustix::fs::FileType;
 
@@ -68,10 +68,10 @@ impl<'n> Arrival<'n> {
     }
 }
 
-/// So much is written at once, if more comes: a few hundred answers, of the 4,096 that may be awaited.
+/// Answers are written in batches of this size: a few hundred of the 4,096 that may be awaited.
 const MOST_COLLECTED_BYTES: usize = 8 << 10;
-/// An answer after this time is written at once: the next one may take long, as the look through a
-/// directory that a mirror removes.
+/// An answer is written at once if none was written for this time: the next one may take long, as
+/// the removal of a directory from a mirror does.
 const WRITTEN_EVERY: Duration = Duration::from_millis(100);
 
 /// The way back to the sender. A failure to write is kept, because events cannot return it.
@@ -113,7 +113,7 @@ pub(super) struct Told<'a>(pub &'a Session);
 
 impl Events for Told<'_> {
     fn mirrored(&mut self, target: &Path, result: &Result<(), gush_tree::Error>) {
-        let why = result.as_ref().err().map(ToString::to_string);
+        let why = result.as_ref().err().map(Failure::from);
         let Some(shown) = &self.0.shown else {
             let path = target.as_os_str().as_bytes().to_vec();
             return self.0.replies().send(&ToSender::Removed { path, why });
@@ -127,23 +127,22 @@ impl Events for Told<'_> {
     }
 
     fn warns(&mut self, warning: &gush_tree::Error) {
-        let text = warning.to_string();
         let Some(shown) = &self.0.shown else {
-            return self.0.replies().send(&ToSender::Warning(text));
+            return self.0.replies().send(&ToSender::Warning(warning.to_string()));
         };
-        let warning = gush_tree::Error::reported(warning.path(), text);
+        let warning = gush_tree::Error::reported(warning.path(), warning);
         shown.show(move |events| events.warns(&warning));
     }
 }
 
 impl Session {
-    /// A question is answered by another one, or by a wish: the entry will come again.
+    /// Answers a question by another one, or by a request: the entry will come again.
     pub fn reply_without_end(&self, reply: &ToSender) {
         self.lock().bounds.answered();
         self.replies().send(reply);
     }
 
-    pub fn answer(&self, arrival: &Arrival<'_>, ended: Result<Ending, String>) {
+    pub fn answer(&self, arrival: &Arrival<'_>, ended: Result<Ending, Failure>) {
         let mut state = self.lock();
         state.bounds.answered();
         state.has_failed |= ended.is_err();
@@ -163,7 +162,7 @@ impl Session {
                 ended.clone(),
             );
             // The sender does not show it.
-            ended = ended.map_err(|_| String::new());
+            ended = ended.map_err(|_| Failure::default());
         }
         let id = arrival.id;
         self.replies().send(&match ended {
@@ -185,7 +184,7 @@ impl Session {
         &self,
         arrival: &Arrival<'_>,
         folder: Option<&Arc<Folder>>,
-        ended: Result<Ending, impl ToString>,
+        ended: Result<Ending, impl Into<Failure>>,
     ) -> Result<(), Error> {
         let Arrival { id, name, has_names, .. } = *arrival;
         let first = match (&ended, folder) {
@@ -194,7 +193,7 @@ impl Session {
                 .map(|identity| First::Made(Arc::clone(folder), name.to_owned(), identity)),
             _ => None,
         };
-        self.answer(arrival, ended.map_err(|error| error.to_string()));
+        self.answer(arrival, ended.map_err(Into::into));
         if has_names {
             self.settle_names(id, first.unwrap_or(First::None))?;
         }
@@ -219,7 +218,7 @@ impl Session {
         &self,
         path: &Path,
         below: &Path,
-        text: &str,
+        why: Failure,
         is_warning: bool,
     ) -> Result<(), Error> {
         let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Problem"))?;
@@ -235,7 +234,7 @@ impl Session {
             let target = base.shown_entry(name);
             rest.map_or(target.clone(), |rest| target.join(rest))
         });
-        shown.problem(path, target.unwrap_or_default(), text, is_warning);
+        shown.problem(path, target.unwrap_or_default(), why, is_warning);
         Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! Directories from the record that enters one to the end of the last entry in it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
 
 use gush_text::{in_brackets, mkdir_remedy, quote};
-use gush_tree::remote::{Folder, Names, Portrait};
+use gush_tree::remote::{Failure, Folder, Names, Portrait};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -17,14 +17,14 @@ use super::shown::Shown;
 use crate::error::Error;
 use crate::record::{BASE, ToSender};
 
-/// So many of the directories entered, of those left, and of those ended are held; the others are
-/// opened again where they are needed.
+/// The most descriptors held of directories entered, left, and ended, each; the others are opened
+/// again when they are needed.
 const MOST_HELD: usize = 96;
 
 /// Each directory on the way holds its path.
 const MOST_PATH_BYTES: usize = 32 << 10;
 
-/// About the memory that a byte of a `.gitignore` takes once it is parsed.
+/// An estimate of the memory for a byte of a `.gitignore` once it is parsed.
 const IGNORED_BYTES: usize = 8;
 
 #[derive(Default)]
@@ -32,6 +32,8 @@ pub(super) struct Folders {
     counted: HashMap<u64, Counted>,
     /// The directories entered and not left, from the base on.
     open: Vec<u64>,
+    /// What names the directories that are copied to, and those above: no source is one of them.
+    targets: HashSet<u64>,
     /// Directories that were left and have not ended, while they are held.
     left: VecDeque<u64>,
     /// Directories that have ended and may be needed for further names, while they are held.
@@ -58,9 +60,10 @@ struct Counted {
 
 impl Folders {
     pub fn new(base: Arc<Folder>) -> Self {
+        let targets = base.lineage().into_iter().collect();
         let base = Counted { folder: Some(base), ..Counted::default() };
         let counted = HashMap::from([(BASE, base)]);
-        Self { counted, open: vec![BASE], ..Self::default() }
+        Self { counted, open: vec![BASE], targets, ..Self::default() }
     }
 
     /// Has all ended?
@@ -147,21 +150,23 @@ impl Session {
         id: u64,
         above: u64,
         name: &OsStr,
-        portrait: Portrait,
+        (portrait, within): (Portrait, &[u64]),
     ) -> Result<(), Error> {
         if self.shown.as_ref().is_some_and(|shown| !shown.is_recursive) {
             return Err(out_of_place("a directory"));
         }
         let waiting_bytes = weight(&portrait) + MOST_PATH_BYTES / 16;
+        let identity = portrait.identity;
         let entered = match self.folder(above, true)? {
             Some(folder) if folder.shown_entry(name).as_os_str().len() > MOST_PATH_BYTES => {
                 return Err(Error::Protocol("a path is longer than 32 KiB".into()));
             }
             Some(folder) => self
                 .make_way((above, &folder), name, &portrait)
+                .and_then(|()| self.refuse_target(&folder, name, (identity, within)))
                 .and_then(|()| folder.enter(name, portrait, &self.options))
-                .map_err(|error| error.to_string()),
-            None => Err(String::new()),
+                .map_err(Failure::from),
+            None => Err(Failure::default()),
         };
         let mut state = self.lock();
         let folders = &mut state.folders;
@@ -175,6 +180,9 @@ impl Session {
         }
         state.arrives()?;
         state.folders.open.push(id);
+        if let (BASE, Ok(folder)) = (above, &entered) {
+            state.folders.targets.extend(folder.lineage().first());
+        }
         state.bounds.take(waiting_bytes)?;
         let source = self.shown.as_ref().map(|shown| state.folders.source(shown, above, name));
         if let (Some(shown), Ok(folder), Some(source), BASE) =
@@ -204,6 +212,28 @@ impl Session {
             self.answer(&Arrival::directory(id, above, name), Err(why));
         }
         Ok(())
+    }
+
+    /// Refuses a directory that is copied to, since its copy would be in it, again and again, and one
+    /// that a mirror would remove from its target.
+    fn refuse_target(
+        &self,
+        folder: &Folder,
+        name: &OsStr,
+        (identity, within): (u64, &[u64]),
+    ) -> Result<(), gush_tree::Error> {
+        let is_target = identity != 0 && self.lock().folders.targets.contains(&identity);
+        let is_within = || folder.identity_there(name).is_some_and(|there| within.contains(&there));
+        let shown = folder.shown_entry(name);
+        let quoted = quote::always(&shown);
+        let text = match is_target {
+            true => format!("cannot copy a directory into itself, {quoted}"),
+            false if is_within() => {
+                format!("cannot mirror to {quoted}, which the source is in: it would be removed")
+            }
+            false => return Ok(()),
+        };
+        Err(gush_tree::Error::reported(&shown, text))
     }
 
     /// What the `.gitignore` of the directory entered last names stays in a mirror.
@@ -280,7 +310,7 @@ impl Session {
                     _ => Ending::Made { is_complete },
                 });
                 let arrival = Arrival::directory(id, counted.above, &counted.name);
-                self.answer(&arrival, ended.map_err(|error| error.to_string()));
+                self.answer(&arrival, ended.map_err(Into::into));
                 self.lock().folders.hold(folder);
             }
             id = counted.above;
@@ -325,6 +355,7 @@ impl Session {
             );
             return Err(gush_tree::Error::reported(&shown, text));
         }
+        folder.refuse_itself(name, portrait)?;
         match self.options.mirror {
             true => {
                 folder.make_way(name, portrait, &self.options, &|| !self.goes_on(), &mut Told(self))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gush_text::{errno_text, noted};
 use gush_tree::Action;
-use gush_tree::remote::{Draft, Folder, Portrait};
+use gush_tree::remote::{Draft, Failure, Folder, Portrait};
 
 use super::answers::{Arrival, Ending, Told};
 use super::bounds::weight;
@@ -19,7 +19,7 @@ use crate::record::ToSender;
 /// The most parts of a file that are asked for one by one.
 const MOST_RANGES: usize = 16 << 10;
 
-/// So much of a file that can be resumed reaches the disk at once.
+/// A file that can be resumed is synced to disk after each so many bytes.
 const SYNCED_BYTES: u64 = 256 << 20;
 
 pub(super) struct Incoming {
@@ -28,7 +28,7 @@ pub(super) struct Incoming {
     pub folder_id: u64,
     pub name: OsString,
     pub has_names: bool,
-    /// About the memory that it takes until it has ended.
+    /// An estimate of its memory until it has ended.
     pub waiting_bytes: usize,
     /// What shows that the source is that of an earlier copy.
     resumes: Option<Vec<u8>>,
@@ -57,7 +57,7 @@ enum Stage {
     Begun(Arc<Draft>),
     /// The file is not made: what is there stays.
     Stays(Ending),
-    Failed(String),
+    Failed(Failure),
 }
 
 impl Incoming {
@@ -122,8 +122,8 @@ impl Incoming {
             work.stage = match &self.folder {
                 Some(folder) => self
                     .begin_in(folder, portrait, session)
-                    .unwrap_or_else(|error| Stage::Failed(error.to_string())),
-                None => Stage::Failed(String::new()),
+                    .unwrap_or_else(|error| Stage::Failed(error.into())),
+                None => Stage::Failed(Failure::default()),
             };
         }
         match &work.stage {
@@ -208,8 +208,13 @@ impl Incoming {
             let shown = draft.shown();
             let (name, why) = (gush_text::quote::always(&shown), errno_text(errno));
             let after = format!("after {} bytes", work.arrived_bytes);
-            let notes = noted(&after, gush::hint_for(gush::Side::Target, errno));
-            work.stage = Stage::Failed(format!("error writing {name}: {why}{notes}"));
+            let hint = gush::hint_for(gush::Side::Target, errno);
+            work.stage = Stage::Failed(Failure {
+                text: format!("error writing {name}: {why}{}", noted(&after, hint)),
+                errno: Some(errno.raw_os_error()),
+                delivered_bytes: Some(work.arrived_bytes),
+                hint: hint.map(str::to_owned),
+            });
         }
         let before = work.arrived_bytes / SYNCED_BYTES;
         work.arrived_bytes += length as u64;
@@ -217,7 +222,7 @@ impl Incoming {
             && self.resumes.is_some()
             && let Err(error) = draft.sync()
         {
-            work.stage = Stage::Failed(error.to_string());
+            work.stage = Stage::Failed(error.into());
         }
         drop(draft);
         self.end_if_whole(session, work, id)
@@ -260,20 +265,20 @@ impl Incoming {
         let mut arrival = self.arrival(id);
         if work.is_broken {
             // Before its directory ends: what is left of the file would be removed later.
-            work.stage = Stage::Failed(String::new());
+            work.stage = Stage::Failed(Failure::default());
             drop(work);
             return session.fail_entry(&arrival);
         }
         self.begin(session, &mut work);
         let digest = work.digest.take();
         let ends_in_hole = work.end < self.size_bytes;
-        let stage = std::mem::replace(&mut work.stage, Stage::Failed(String::new()));
+        let stage = std::mem::replace(&mut work.stage, Stage::Failed(Failure::default()));
         drop(work);
         let draft = match stage {
             Stage::Begun(draft) => Arc::into_inner(draft),
             Stage::Failed(why) => return session.end_entry(&arrival, None, Err(why)),
             Stage::Stays(ending) => {
-                return session.end_entry(&arrival, self.folder.as_ref(), Ok::<_, String>(ending));
+                return session.end_entry(&arrival, self.folder.as_ref(), Ok::<_, Failure>(ending));
             }
             Stage::Announced(_) => None,
         };

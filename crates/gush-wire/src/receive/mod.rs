@@ -144,6 +144,7 @@ pub(crate) fn make(
         shown.ends_explanations();
     }
     let served = served.map_err(|error| session.failure().unwrap_or(error));
+    let served = served.map_err(|error| session.tells_end(error));
     served.map(|()| session.shown.is_none() || session.is_whole())
 }
 
@@ -153,17 +154,17 @@ fn destination(
     is_exact: bool,
     is_directory: bool,
 ) -> Result<(Arc<Folder>, Option<OsString>), String> {
-    let open = |path: &Path| Folder::base(path).map_err(|error| error.to_string());
+    let said = |error: gush_tree::Error| error.to_string();
     let is_here = target.as_os_str().is_empty();
     if is_directory || (!is_exact && (is_here || target.is_dir())) {
-        return Ok((open(target)?, None));
+        return Ok((Folder::base(target).map_err(said)?, None));
     }
     // A path's components leave a `.` at the end out.
     let last = strip_trailing_slashes(target).as_os_str().as_bytes();
     let Some(name) = target.file_name().filter(|_| !last.ends_with(b"/.")) else {
         // Of `.`, `..` and `/` the copy is the directory itself.
         let base = if target == Path::new(".") { Path::new("") } else { target };
-        return Ok((open(base)?, Some(".".into())));
+        return Ok((Folder::copy_itself(base).map_err(said)?, Some(".".into())));
     };
     let shown = gush_text::quote::always(target);
     if target.symlink_metadata().is_ok_and(|there| there.is_symlink()) {
@@ -172,5 +173,6 @@ fn destination(
              leads to, or remove it"
         ));
     }
-    Ok((open(target.parent().unwrap_or(Path::new("")))?, Some(name.to_owned())))
+    let above = Folder::base(target.parent().unwrap_or(Path::new(""))).map_err(said)?;
+    Ok((above, Some(name.to_owned())))
 }

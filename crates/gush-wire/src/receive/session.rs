@@ -45,12 +45,19 @@ pub(super) struct State {
     is_first_read: bool,
     /// Further streams that have not ended.
     joined: usize,
+    /// Those that have joined so far, which are numbered.
+    numbered: u32,
+    /// Of these, the ones that the sender uses, and those that were lost before their first record.
+    used: HashSet<u32>,
+    unused: HashSet<u32>,
     pub is_complete: bool,
     /// An entry has failed.
     pub has_failed: bool,
     failure: Option<Error>,
     host: Option<Host>,
 }
+
+const UNUSED: &str = "it ended before its first record";
 
 impl State {
     /// An entry has come, and will be answered.
@@ -124,13 +131,10 @@ impl Session {
 
     fn add_stream(self: &Arc<Self>, mut input: Input, mut output: Output) {
         // Before the answer: the sender may send all that is left at once.
-        if !self.begin_stream() {
-            return;
-        }
+        let Some(number) = self.begin_stream() else { return };
         let session = Arc::clone(self);
         let serves = move || {
-            let welcomed = join::welcome(&mut output);
-            session.end_stream(welcomed.and_then(|()| session.serve_further(&mut input)));
+            session.end_stream(session.serve_further(number, &mut input, &mut output));
         };
         if thread::Builder::new().spawn(serves).is_err() {
             self.end_stream(Ok(()));
@@ -139,14 +143,10 @@ impl Session {
 
     /// Opens a stream and serves it. One that cannot be opened is done without.
     pub fn join(&self, transport: &dyn Transport, token: Token, is_asked: bool) {
-        if !self.begin_stream() {
-            return;
-        }
+        let Some(number) = self.begin_stream() else { return };
         let joined = transport.open(is_asked).and_then(|streams| join::join(streams, token));
         self.end_stream(match joined {
-            Ok((mut input, mut output)) => {
-                join::welcome(&mut output).and_then(|()| self.serve_further(&mut input))
-            }
+            Ok(((mut input, mut output), _)) => self.serve_further(number, &mut input, &mut output),
             Err(error) => {
                 if let (Some(shown), true) = (&self.shown, is_asked && self.is_wanted()) {
                     let warning = stream_less(&shown.source(OsStr::new("")), &error);
@@ -168,12 +168,37 @@ impl Session {
         self.lock().failure.take()
     }
 
-    /// A further stream begins. `false` if the session does not want it any more.
-    pub fn begin_stream(&self) -> bool {
+    /// A further stream begins. Returns its number, if the session still wants it.
+    pub fn begin_stream(&self) -> Option<u32> {
         let mut state = self.lock();
-        let is_wanted = !state.is_complete && state.failure.is_none();
-        state.joined += usize::from(is_wanted);
-        is_wanted
+        (!state.is_complete && state.failure.is_none()).then(|| {
+            state.joined += 1;
+            state.numbered += 1;
+            state.numbered
+        })
+    }
+
+    /// The sender uses a further stream: from now on its loss is the session's.
+    pub fn uses(&self, number: u32) -> Result<(), Error> {
+        let mut state = self.lock();
+        ensure((1..=state.numbered).contains(&number), "it uses a stream that has not joined")?;
+        match state.unused.contains(&number) {
+            true => Err(Error::Further(UNUSED.into())),
+            false => {
+                state.used.insert(number);
+                Ok(())
+            }
+        }
+    }
+
+    /// A stream was lost before its first record: with nothing, unless the sender uses it.
+    pub fn lost_unused(&self, number: u32, error: Error) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.used.contains(&number) {
+            return Err(error);
+        }
+        state.unused.insert(number);
+        Ok(())
     }
 
     /// A further stream has ended. A failure of it is the session's, until all has come: the sender
@@ -218,6 +243,20 @@ impl Session {
     /// Does a stream go on? No after a failure of another one.
     pub fn goes_on(&self) -> bool {
         self.lock().failure.is_none()
+    }
+
+    /// The session has failed, which the user at the sender is to know.
+    pub fn tells_end(&self, error: Error) -> Error {
+        if self.shown.is_some() || error.is_known_there() {
+            return error;
+        }
+        let text = error.to_string();
+        let mut replies = self.replies();
+        replies.send(&ToSender::Refused(text.clone()));
+        match replies.flush() {
+            Ok(()) => Error::Refused(text),
+            Err(_) => error,
+        }
     }
 
     /// No stream joins any more.

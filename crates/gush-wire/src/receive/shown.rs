@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gush_text::without_controls;
+use gush_tree::remote::Failure;
 use gush_tree::{
     CopyOptions, Dereference, Error as TreeError, Events, Naming, strip_trailing_slashes,
 };
@@ -18,7 +18,7 @@ use super::session::{Session, out_of_place};
 use crate::entry::Entry;
 use crate::error::{Error, ensure};
 use crate::record::{Outcome, Token};
-use crate::remote::at_host;
+use crate::remote::{at_host, said_at};
 use crate::send::Request;
 
 /// The most events that wait for the user's thread.
@@ -35,7 +35,7 @@ pub(crate) struct Shown {
     host: OsString,
     pub is_recursive: bool,
     pub verifies: bool,
-    /// The user looks at the bytes that move.
+    /// Progress is displayed.
     pub wants_counts: bool,
     follows_sources: bool,
     is_whole: AtomicBool,
@@ -174,7 +174,7 @@ impl Shown {
     }
 
     /// An entry has its answer; one without a reason to fail was reported before.
-    pub fn ends(&self, entry: Entry, ended: Result<Outcome, String>) {
+    pub fn ends(&self, entry: Entry, ended: Result<Outcome, Failure>) {
         let verifies = self.verifies;
         match ended {
             Ok(outcome) => {
@@ -185,7 +185,7 @@ impl Shown {
             }
             Err(why) => {
                 self.fails();
-                if !why.is_empty() {
+                if !why.text.is_empty() {
                     self.show(move |events| entry.fails(why, events));
                 }
             }
@@ -193,10 +193,9 @@ impl Shown {
     }
 
     /// Shows what the sender says about its side.
-    pub fn problem(&self, path: &Path, target: PathBuf, text: &str, is_warning: bool) {
+    pub fn problem(&self, path: &Path, target: PathBuf, why: Failure, is_warning: bool) {
         let path = at_host(&self.host, path);
-        let text = format!("{} {}", self.host.display(), without_controls(text));
-        let error = TreeError::reported(&path, text);
+        let error = TreeError::reported(&path, said_at(&self.host, why));
         if is_warning {
             return self.show(move |events| events.warns(&error));
         }
@@ -216,7 +215,7 @@ impl Shown {
         let unexplained = unsent.saturating_sub(problems.load(Ordering::Relaxed));
         if unexplained > 0 {
             let text = format!("{unexplained} entries were not sent, without a reason");
-            self.problem(Path::new(""), PathBuf::new(), &text, false);
+            self.problem(Path::new(""), PathBuf::new(), text.into(), false);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush_text::without_controls;
 use gush_tree::Update;
-use gush_tree::remote::{Folder, Portrait, Standing};
+use gush_tree::remote::{Failure, Folder, Portrait, Standing};
 use rustix::fs::FileType;
 
 use super::answers::{Arrival, Ending, Told};
@@ -16,11 +16,12 @@ use super::links::{First, Link};
 use super::session::{Session, out_of_place};
 use super::shown::{NOT_ASKED_FOR, Shown};
 use crate::error::{Error, ensure};
-use crate::frame::Input;
+use crate::frame::{Input, Output};
+use crate::join;
 use crate::record::{BASE, ToReceiver, ToSender};
 
 const NO_NAME: &str = "a name is no name of an entry";
-/// After this time in which nothing comes, answers are sent.
+/// If nothing has come for this long, answers are sent.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 impl Session {
@@ -29,14 +30,15 @@ impl Session {
         loop {
             match self.next(input, true)? {
                 ToReceiver::Invite => self.invite()?,
+                ToReceiver::Uses { number } => self.uses(number)?,
                 ToReceiver::Invitation(token) => {
                     let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Invitation"))?;
                     shown.is_invited(self, token)?;
                 }
-                ToReceiver::Enter { id, folder, name, portrait } => {
+                ToReceiver::Enter { id, folder, name, portrait, within } => {
                     let name = self.directory_name(name, folder)?;
                     of_kind(&portrait, portrait.kind() == FileType::Directory)?;
-                    self.enter(id, folder, &name, portrait)?;
+                    self.enter(id, folder, &name, (portrait, &within))?;
                 }
                 ToReceiver::Ignore { lines } => self.ignore(&lines)?,
                 ToReceiver::Leave { id, .. } if id == BASE => return Err(out_of_place("Leave")),
@@ -63,9 +65,9 @@ impl Session {
                     let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Operand"))?;
                     shown.announce(number, OsString::from_vec(name))?;
                 }
-                ToReceiver::Problem { path, target, text, is_warning } => {
+                ToReceiver::Problem { path, target, why, is_warning } => {
                     let [path, below] = [path, target].map(OsString::from_vec);
-                    self.problem(path.as_ref(), below.as_ref(), &text, is_warning)?;
+                    self.problem(path.as_ref(), below.as_ref(), why, is_warning)?;
                 }
                 ToReceiver::Link { id, folder, name, portrait, first } => {
                     let name = self.name(name, folder)?;
@@ -104,13 +106,26 @@ impl Session {
         Ok((name, folder))
     }
 
-    /// Serves a further stream to its last record.
-    pub fn serve_further(&self, input: &mut Input) -> Result<(), Error> {
-        while self.goes_on() {
-            match self.next(input, false)? {
-                ToReceiver::Close => break,
-                record => self.take(record, input, false)?,
+    /// Serves a further stream, which is told that it has joined, to its last record.
+    pub fn serve_further(
+        &self,
+        number: u32,
+        input: &mut Input,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        let first = join::welcome(output, number)
+            .map_err(Error::further)
+            .and_then(|()| self.next(input, false));
+        let mut record = match first {
+            Err(error @ Error::Further(_)) => return self.lost_unused(number, error),
+            first => first?,
+        };
+        while record != ToReceiver::Close {
+            self.take(record, input, false)?;
+            if !self.goes_on() {
+                break;
             }
+            record = self.next(input, false)?;
         }
         self.replies().flush()
     }
@@ -193,7 +208,7 @@ impl Session {
                     _ => return Err(out_of_place("Compared")),
                 };
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
-                self.end_entry(&arrival, Some(&folder), Ok::<_, String>(ended))
+                self.end_entry(&arrival, Some(&folder), Ok::<_, Failure>(ended))
             }
             _ => Err(out_of_place("a record")),
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use gush_text::without_controls;
 use gush_tree::Action;
+use gush_tree::remote::Failure;
 
 use rustix::fs::FileType;
 
@@ -14,7 +15,7 @@ use super::{Session, State};
 use crate::error::Error;
 use crate::frame::Input;
 use crate::record::{Outcome, ToSender};
-use crate::remote::at_host;
+use crate::remote::{at_host, said_at};
 
 impl Session<'_> {
     /// Reads the answers until all entries have theirs.
@@ -90,7 +91,7 @@ impl Session<'_> {
                 let shown = at_host(self.host, OsString::from_vec(path).as_ref());
                 let result = match why {
                     None => Ok(()),
-                    Some(why) => Err(gush_tree::Error::reported(&shown, self.said(&why))),
+                    Some(why) => Err(gush_tree::Error::reported(&shown, self.says(why))),
                 };
                 state.is_whole &= result.is_ok();
                 state.events.mirrored(&shown, &result);
@@ -99,8 +100,8 @@ impl Session<'_> {
                 let entry = state.take(id, shown)?;
                 self.forget(state, id);
                 state.is_whole = false;
-                if !why.is_empty() {
-                    entry.fails(self.said(&why), state.events);
+                if !why.text.is_empty() {
+                    entry.fails(self.says(why), state.events);
                 }
             }
             ToSender::Warning(text) => {
@@ -117,11 +118,16 @@ impl Session<'_> {
             ToSender::Finished => {
                 return Err(Error::Protocol("it has finished without all answers".into()));
             }
-            ToSender::Joined => {
+            ToSender::Joined { .. } => {
                 return Err(Error::Protocol("the first stream cannot join".into()));
             }
         }
         Ok(false)
+    }
+
+    /// A failure on the other machine.
+    fn says(&self, why: Failure) -> Failure {
+        said_at(self.host, why)
     }
 
     /// A question whose answer ends the entry.

@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use gush_text::{quote, without_controls};
-use gush_tree::remote::Portrait;
+use gush_tree::remote::{Failure, Portrait};
 use gush_tree::{Action, CopyOptions, Events, Preserve};
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -179,7 +179,7 @@ struct Session<'a> {
     host: &'a OsStr,
     /// The user is at the receiver, which is told what fails here.
     is_served: bool,
-    /// The user looks at the bytes that move.
+    /// Progress is displayed.
     shows: bool,
     first: Stream,
     queue: Queue,
@@ -315,12 +315,12 @@ impl<'a> Session<'a> {
         state.invitation.flatten()
     }
 
-    /// A message of the other machine, which may say anything but is not to steer this terminal.
+    /// A message from the other machine, without control characters for this terminal.
     fn said(&self, text: &str) -> String {
         format!("{} {}", self.host.display(), without_controls(text))
     }
 
-    /// Is there a number without waiting?
+    /// Can an entry be numbered without waiting?
     fn has_number(&self) -> bool {
         !self.lock().is_full()
     }
@@ -396,7 +396,7 @@ impl<'a> Session<'a> {
         at_host(self.host, target)
     }
 
-    /// Bytes of a file were sent, or are a hole.
+    /// Counts bytes of a file that were sent, or are a hole, as progress.
     fn counts(&self, id: u64, bytes: u64) {
         let state = &mut *self.lock();
         if let Some(entry) = state.awaited.get_mut(&id) {
@@ -405,14 +405,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn refuses(&self, source: &Path, target: &Path, why: &str) {
-        let text = format!("{} {why}", quote::always(source));
-        self.fails(target, gush_tree::Error::reported(source, text));
+    fn refuses(&self, source: &Path, target: &Path, why: impl Into<Failure>) {
+        let mut why = why.into();
+        why.text = format!("{} {}", quote::always(source), why.text);
+        self.fails(target, gush_tree::Error::reported(source, why));
     }
 
     fn fails_text(&self, source: &Path, target: &Path, what: &str, errno: Errno) {
         let text = format!("{what} {}: {}", quote::always(source), gush_text::errno_text(errno));
-        self.fails(target, gush_tree::Error::reported(source, text));
+        let errno = Some(errno.raw_os_error());
+        let why = Failure { text, errno, ..Failure::default() };
+        self.fails(target, gush_tree::Error::reported(source, why));
     }
 
     fn fails(&self, target: &Path, error: gush_tree::Error) {
@@ -439,9 +442,9 @@ impl<'a> Session<'a> {
     fn tell(&self, target: &Path, error: &gush_tree::Error, is_warning: bool) {
         let [path, target] =
             [error.path(), target].map(|path| path.as_os_str().as_bytes().to_vec());
-        let text = error.to_string();
+        let why = error.into();
         // A stream that fails ends the session elsewhere.
-        let _ = self.first.send(&ToReceiver::Problem { path, target, text, is_warning });
+        let _ = self.first.send(&ToReceiver::Problem { path, target, why, is_warning });
     }
 }
 

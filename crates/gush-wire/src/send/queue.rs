@@ -79,7 +79,7 @@ impl Place {
             })?;
             held = Some(below);
         }
-        Err(gush_tree::Error::reported(shown, "a file has no name".into()))
+        Err(gush_tree::Error::reported(shown, "a file has no name"))
     }
 }
 
@@ -184,7 +184,7 @@ impl Queue {
         }
     }
 
-    /// Is there room for another file? Who is to wait for it flushes first.
+    /// Is there room for another file? A caller that waits for it flushes its stream first.
     pub fn has_room(&self) -> bool {
         self.lock().waiting() < MOST_WAITING
     }

@@ -15,11 +15,11 @@ use crate::record::{Streams, ToReceiver, ToSender, Token};
 
 /// The way to the other machine, for more than a pair of streams.
 pub trait Transport: Sync {
-    /// Opens another pair of streams: from the other side, and to it. Only where the user has asked
-    /// for it is a reason of interest that it cannot be had.
+    /// Opens another pair of streams: from the other side, and to it. Errors of one that the user has
+    /// not asked for are not to be shown.
     ///
     /// # Errors
-    /// When there is none; the copy goes on with those that it has.
+    /// When it cannot be opened; the copy continues with those that it has.
     fn open(&self, _is_asked: bool) -> Result<(File, File), Error> {
         Err(Error::Local("this transport has one stream".into()))
     }
@@ -27,17 +27,17 @@ pub trait Transport: Sync {
     /// Ends all streams but the first: everything is answered.
     fn release(&self) {}
 
-    /// Takes the reason of a failure, before the end.
+    /// Is told why the session fails, before [`end`](Self::end).
     fn fails(&self, _why: Error) {}
 
-    /// Ends all streams after a failure: a call may wait in one.
+    /// Ends all streams after a failure; a thread may be blocked in one.
     fn end(&self) {}
 }
 
-/// A pair of streams is all there is.
+/// No stream can be added.
 impl Transport for () {}
 
-/// After this time in which files wait, the first stream is slower than the walk.
+/// If files have waited for this long, the first stream is slower than the walk.
 const BEHIND: Duration = Duration::from_millis(100);
 
 /// A stream to the other side, until it is closed.
@@ -86,7 +86,7 @@ impl Stream {
     }
 }
 
-/// Adds streams where they are wanted, until all is sent.
+/// Adds streams when they are needed, until everything is sent.
 pub(super) fn add<'scope>(
     scope: &'scope Scope<'scope, '_>,
     session: &'scope Session<'_>,
@@ -140,10 +140,10 @@ fn invite<'scope>(
     session.queue.invite(door.token);
     door.accept_all(|mut input, mut output| {
         let works = move || {
-            let welcomed = join::welcome(&mut output).and_then(|()| input.record());
+            let welcomed = join::welcome(&mut output, 0).and_then(|()| input.record());
             // The receiver goes on without a stream on which the answer did not arrive.
-            if let Ok(ToSender::Joined) = welcomed {
-                session.ends_with(work(session, input, output));
+            if let Ok(ToSender::Joined { number }) = welcomed {
+                session.ends_with(work(session, (input, output), number));
             }
         };
         let _ = Builder::new().spawn_scoped(scope, works);
@@ -156,7 +156,7 @@ fn join(session: &Session<'_>, token: Token, is_asked: bool) -> Result<(), Error
     let opened = session.ahead.and_then(Ahead::take);
     let opened = opened.map_or_else(|| session.transport.open(is_asked), Ok);
     match opened.and_then(|streams| join::join(streams, token)) {
-        Ok((input, output)) => work(session, input, output),
+        Ok((streams, number)) => work(session, streams, number),
         Err(error) => {
             let state = &mut *session.lock();
             if is_asked && !state.is_finishing && !state.is_ended {
@@ -174,7 +174,15 @@ pub(crate) fn stream_less(target: &Path, error: &Error) -> gush_tree::Error {
 }
 
 /// Works for a stream. The other side may write to it as long as it is open.
-fn work(session: &Session<'_>, _input: Input, mut output: Output) -> Result<(), Error> {
+fn work(
+    session: &Session<'_>,
+    (_input, mut output): (Input, Output),
+    number: u32,
+) -> Result<(), Error> {
+    // Without the first stream nothing is sent: the thread of that one says why.
+    if session.first.send(&ToReceiver::Uses { number }).is_err() {
+        return Ok(());
+    }
     if session.compresses {
         output.compress()?;
     }

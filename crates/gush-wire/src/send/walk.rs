@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gush_tree::remote::{Portrait, Visitor, open_found, walk};
+use gush_tree::remote::{Portrait, Visitor, lineage, open_found, walk};
 use gush_tree::{Action, Dereference, Naming, Place, Preserve};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::record::{BASE, ToReceiver};
 use crate::remote::at_host;
 
-/// The queue takes so many files at once: a wake-up for each would cost more than the file.
+/// How many files are queued at once: a wake-up for each would cost more than the file.
 const MOST_BATCHED: usize = 16;
 
 pub(super) struct Walk<'s, 'e> {
@@ -344,7 +344,9 @@ impl<'s, 'e> Walk<'s, 'e> {
         }
         let id = session.number(&session.first, path, target.clone(), Action::Directory, None)?;
         let (folder, name) = (self.folder().id, name.as_bytes().to_vec());
-        let mut record = ToReceiver::Enter { id, folder, name, portrait };
+        let is_root = folder == BASE && session.options.mirror;
+        let within = if is_root { lineage(dir.as_fd()) } else { Vec::new() };
+        let mut record = ToReceiver::Enter { id, folder, name, portrait, within };
         if !session.first.record(&record)? {
             session.refuses(path, &target, TOO_MANY_ATTRIBUTES);
             // Its entries are copied all the same.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gush_text::quote;
-use gush_tree::remote::{Portrait, partial_name};
+use gush_tree::remote::{Failure, Portrait, partial_name};
 
 use super::Session;
 use super::outgoing::{Data, Outgoing};
@@ -24,10 +24,19 @@ pub(super) const TOO_MANY_ATTRIBUTES: &str = "has more attributes than fit into 
 
 const SHORTER: &str = "it became shorter while being copied; copy it again";
 
-/// Data of a file that could not be sent: the bytes of it that went into frames, and why.
+/// Data of a file that could not be sent: how many bytes of it were put into frames, and the reason.
 struct Unsent {
     bytes: u64,
-    why: String,
+    why: Failure,
+}
+
+fn unread(error: &gush::Error) -> Failure {
+    Failure {
+        text: error.to_string(),
+        errno: error.errno().map(gush::Errno::raw_os_error),
+        hint: error.hint().map(str::to_owned),
+        ..Failure::default()
+    }
 }
 
 impl Session<'_> {
@@ -122,7 +131,9 @@ impl Session<'_> {
         let is_same = match gush::digest_of(&fd) {
             Ok(ours) => ours.to_string() == theirs,
             Err(error) => {
-                self.refuses(&found.path, &found.target, &format!("could not be read: {error}"));
+                let mut why = unread(&error);
+                why.text = format!("could not be read: {}", why.text);
+                self.refuses(&found.path, &found.target, why);
                 return self.give_up(stream, &found);
             }
         };
@@ -207,8 +218,9 @@ impl Session<'_> {
             Ok(bytes) => file.sent(bytes, false),
             Err(unsent) => {
                 if !file.is_broken() {
-                    let why = format!("could not be read: {}", unsent.why);
-                    self.refuses(&file.path, &file.target, &why);
+                    let mut why = unsent.why;
+                    why.text = format!("could not be read: {}", why.text);
+                    self.refuses(&file.path, &file.target, why);
                 }
                 file.sent(unsent.bytes, true)
             }
@@ -257,7 +269,7 @@ impl Session<'_> {
                 ToReceiver::End { id, sent_bytes, digest }
             }
             Err(why) => {
-                self.refuses(&file.path, &file.target, &why);
+                self.refuses(&file.path, &file.target, why);
                 ToReceiver::Broken { id, sent_bytes }
             }
         };
@@ -301,8 +313,8 @@ impl Session<'_> {
             let unsent = |why| Unsent { bytes: length as u64, why };
             return Ok(match moved {
                 Ok(bytes) if bytes == length as u64 => Ok(bytes),
-                Ok(_) => Err(unsent(SHORTER.to_owned())),
-                Err(error) => Err(unsent(error.to_string())),
+                Ok(_) => Err(unsent(SHORTER.into())),
+                Err(error) => Err(unsent(unread(&error))),
             });
         }
         self.wait_for_allowance(length as u64);
@@ -321,8 +333,12 @@ impl Session<'_> {
             Err(error) => {
                 let error: std::io::Error = error;
                 let why = match error.kind() {
-                    std::io::ErrorKind::UnexpectedEof => SHORTER.to_owned(),
-                    _ => gush_text::os_text(&error).to_string(),
+                    std::io::ErrorKind::UnexpectedEof => SHORTER.into(),
+                    _ => Failure {
+                        text: gush_text::os_text(&error).to_string(),
+                        errno: error.raw_os_error(),
+                        ..Failure::default()
+                    },
                 };
                 Err(Unsent { bytes: 0, why })
             }
