@@ -1,7 +1,5 @@
 //! The effects of SIGTERM, SIGINT and SIGHUP on a link.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -21,7 +19,6 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Watch {
     ended: Sender<()>,
     stop: Stop,
-    is_drained: Arc<AtomicBool>,
 }
 
 /// Lets SIGTERM drain a link that `forks`; a second one, SIGINT and SIGHUP end any link.
@@ -30,14 +27,12 @@ pub struct Watch {
 /// `EAGAIN` when no thread can be started.
 pub fn watch(stop: &Stop, forks: bool, messages: Messages) -> Result<Watch, gush::Errno> {
     let (ended, is_ended) = channel();
-    let is_drained = Arc::<AtomicBool>::default();
-    let watch = Watch { ended, stop: stop.clone(), is_drained: Arc::clone(&is_drained) };
+    let watch = Watch { ended, stop: stop.clone() };
     let stop = stop.clone();
     on_each_termination(move |signal| {
         let then = respond(signal, &stop, forks, &is_ended);
-        match then {
-            Then::Die => messages.wait_a_second(),
-            Then::GoOn => is_drained.store(true, Ordering::Relaxed),
+        if then == Then::Die {
+            messages.wait_a_second();
         }
         then
     })?;
@@ -70,6 +65,7 @@ impl Watch {
                 thread::park();
             }
         }
-        self.is_drained.load(Ordering::Relaxed)
+        // Not by what that thread notes afterwards: without clients the link ends at once.
+        self.stop.is_wanted()
     }
 }

@@ -1,7 +1,7 @@
 //! `gush socat`, and gush by the name `socat`.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 
@@ -169,6 +169,35 @@ fn a_command_of_shell_is_one_for_the_shell_of_the_user() {
         command.args(["socat", "-u", &format!("SHELL:echo a; exit 0{option}"), "-"]);
         let output = command.env("SHELL", &shell).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), heard, "{output:?}");
+    }
+}
+
+/// Its writers come and go.
+#[test]
+fn a_fifo_that_is_open_for_both_has_no_end() {
+    let dir = TempDir::new().unwrap();
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    for kind in ["OPEN", "GOPEN", "PIPE"] {
+        let mut command = gush();
+        let address = format!("{kind}:{},rdwr", fifo.display());
+        let mut link = Running::of({
+            command.args(["socat", "-u", &address, "-"]);
+            command
+        });
+        let mut heard = link.stdout();
+        for line in ["one\n", "two\n"] {
+            fs::File::options()
+                .write(true)
+                .open(&fifo)
+                .unwrap()
+                .write_all(line.as_bytes())
+                .unwrap();
+            let mut got = [0; 4];
+            heard.read_exact(&mut got).unwrap();
+            assert_eq!(got, line.as_bytes(), "{kind}");
+        }
+        assert!(link.is_running(), "{kind}: {}", link.said());
     }
 }
 

@@ -137,7 +137,7 @@ pub(crate) const SHAPES: &[Opt] = &[
 /// Of what has a lock of the kernel (`open/lock.rs`).
 pub(crate) const LOCKED: &[Opt] = &[Opt::Lock];
 pub(crate) const TERMINAL: &[Opt] = &[Opt::Raw, Opt::Echo, Opt::Terminal];
-pub(crate) const ACCESS: &[Opt] = &[Opt::ReadOnly, Opt::WriteOnly];
+pub(crate) const ACCESS: &[Opt] = &[Opt::ReadOnly, Opt::WriteOnly, Opt::ReadWrite];
 /// Of sockets that another network namespace may have (`open/netns.rs`).
 pub(crate) const NETWORK: &[Opt] = &[Opt::NetNs];
 /// Of programs, and of what is opened before this process may become somebody else.
@@ -244,6 +244,7 @@ options! {
     DataSync "dsync" ["o-dsync", "o_dsync"] Flag, [], "wait until what is written is on the device";
     ReadOnly "rdonly" ["o-rdonly", "o_rdonly"] Flag, [], "open for reading only";
     WriteOnly "wronly" ["o-wronly", "o_wronly"] Flag, [], "open for writing only";
+    ReadWrite "rdwr" ["o-rdwr", "o_rdwr"] Flag, [], "open for both, also where bytes go one way: a FIFO then has no end of data";
     NonBlock "nonblock" ["o-nonblock", "ndelay", "o-ndelay", "o_ndelay"] Flag, [], "do not wait for the other side of a FIFO";
     Seek "seek" ["seek-set", "lseek", "lseek32", "lseek32-set", "lseek64", "lseek64-set"] Size, [], "start at this offset";
     Pty "pty" [] Flag, [], "run the program on a pseudo-terminal";

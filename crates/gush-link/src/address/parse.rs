@@ -16,6 +16,8 @@ use crate::kind::{Form, Kind, Target, keyword};
 /// Pairs of options that contradict each other.
 pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::ReadOnly, Opt::WriteOnly),
+    (Opt::ReadOnly, Opt::ReadWrite),
+    (Opt::WriteOnly, Opt::ReadWrite),
     (Opt::ReadOnly, Opt::Append),
     (Opt::ReadOnly, Opt::Truncate),
     (Opt::Append, Opt::Seek),

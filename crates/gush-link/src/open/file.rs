@@ -152,7 +152,9 @@ fn refuse_own_socket(path: &Path, kind: Option<FileType>) -> Result<(), OpenErro
 }
 
 fn access(options: &Options, how: &How) -> OFlags {
-    if options.is_on(Opt::ReadOnly) {
+    if options.is_on(Opt::ReadWrite) {
+        OFlags::RDWR
+    } else if options.is_on(Opt::ReadOnly) {
         OFlags::RDONLY
     } else if options.is_on(Opt::WriteOnly) {
         OFlags::WRONLY

@@ -87,7 +87,7 @@ const NEEDLESS: &[(&str, &str)] = &[
     ("noctty o-noctty o_noctty", "no file becomes the controlling terminal"),
     ("ctty tiocsctty controlling-tty", "a pty is its program's controlling terminal"),
     ("reuseaddr so-reuseaddr", "this kind has no port that lingers"),
-    ("largefile o-largefile o_largefile rdwr o-rdwr o_rdwr", "files are opened this way anyway"),
+    ("largefile o-largefile o_largefile", "files are opened this way anyway"),
     ("binary o-binary text o-text", "only Cygwin has this option"),
     (
         "ai-addrconfig addrconfig ai-passive passive",
@@ -105,6 +105,18 @@ const NEEDLESS: &[(&str, &str)] = &[
     ("unlink-close", "nothing was made that could stay"),
     ("ignorecr", "lines of a proxy's answer may end without CR"),
     ("children-shutup", "the failure of a client is a warning anyway"),
+];
+
+/// Of those above, the ones that are needless with one value alone: is that 0, and why is another
+/// refused?
+const NEEDLESS_AS: &[(&str, bool, &str)] = &[
+    ("unlink-close", true, "rm(1) removes the file afterwards"),
+    (
+        "cloexec noinherit o-noinherit",
+        false,
+        "a program gets no descriptors but two, whose numbers are fdin= and fdout=",
+    ),
+    ("tightsocklen unix-tightsocklen", false, "names of sockets are not made longer"),
 ];
 
 const INSTEAD: &[(&str, &str)] = &[
@@ -385,6 +397,13 @@ impl SocatOptions {
             && (is_shared || !["exec", "shell"].contains(&kind))
         {
             return Some(Advice::Needless("the end is closed once no client uses it"));
+        }
+        let is_zero = refused.value.as_deref() == Some("0");
+        let differs = |&&(names, as_zero, _): &&(&str, bool, _)| {
+            is_in(names, &refused.name) && is_zero != as_zero
+        };
+        if let Some(&(.., why)) = NEEDLESS_AS.iter().find(differs) {
+            return Some(Advice::Instead(why));
         }
         find(NEEDLESS).map(Advice::Needless).or_else(|| find(INSTEAD).map(Advice::Instead))
     }
