@@ -84,6 +84,8 @@ pub enum Action {
     Recreated,
     /// A directory was made, or filled if it was there.
     Directory,
+    /// The target is unchanged and got attributes of the source.
+    Attributes,
     /// Nothing was made: the target is the source already, or is not to be replaced.
     Skipped,
 }

@@ -12,6 +12,7 @@ use crate::copier::{Action, Done};
 use crate::error::Error;
 use crate::events::Events;
 use crate::job::{Entry, Job, Target};
+use crate::metadata::kept::Updated;
 use crate::metadata::{Handle, Transfer};
 use crate::options::{CopyOptions, Dereference, Make, Specials};
 use crate::overwriting::{Decision, Prepared};
@@ -19,7 +20,7 @@ use crate::place::{FileId, Place, kind, same_file};
 use crate::tree::Dir;
 use crate::tree::journal::{self, Fingerprint, Journal, Promises};
 use crate::tree::partition::{Others, Partition};
-use crate::writers::Writers;
+use crate::writers::{Claim, Writers};
 use crate::{links, open, regular, special};
 
 /// What all copies of one command have in common, on any thread.
@@ -56,6 +57,8 @@ impl Common<'_> {
             && Promises::of(options)
                 .kept_by()
                 .any(|promises| journal.is_done(done_as(promises, above, &job, &there)))
+            // Its change time is that of the last name, and shows no other change.
+            && (entry.stat.st_nlink == 1 || !job.lacks_attributes(&there)?)
         {
             return self.keep_newer(&job, &there, events);
         }
@@ -74,6 +77,10 @@ impl Common<'_> {
             Decision::Copy(prepared) => prepared,
             Decision::Skip => return Ok(skipped(&job)),
             Decision::KeepNewer(existing) => return self.keep_newer(&job, &existing, events),
+            Decision::Update(existing) => match self.keep(&job, &existing, true, events)? {
+                Some(done) => return Ok(done),
+                None => job.make_room(&existing, events)?,
+            },
         };
         if dir.is_none() || (!is_new && options.reads(kind(entry.stat))) {
             self.copied.check_link_just_made(options, &entry.place, &place)?;
@@ -232,29 +239,83 @@ impl Common<'_> {
         existing: &Stat,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
+        Ok(self.keep(job, existing, false, events)?.unwrap_or_else(|| skipped(job)))
+    }
+
+    /// As [`keep_newer`](Self::keep_newer), or brings the target's attributes up to date. `None` if
+    /// the target is another source's copy, and so cannot have those of this one.
+    fn keep(
+        &self,
+        job: &Job<'_>,
+        existing: &Stat,
+        is_updated: bool,
+        events: &mut dyn Events,
+    ) -> Result<Option<Done>, Error> {
         let target = &job.target.place;
-        let skipped = Ok(skipped(job));
+        let stays = |events: &mut dyn Events| match is_updated {
+            true => self.update(job, existing, events),
+            false => Ok(Some(skipped(job))),
+        };
         let is_itself = |stat: Stat| same_file(&stat, existing);
         if kind(existing) == FileType::Directory || !target.stat(false).is_ok_and(is_itself) {
-            return skipped;
+            return stays(events);
         }
         match self.copied.turn(job.options(), job.source.stat, job.target) {
-            Turn::Alone => skipped,
+            Turn::Alone => stays(events),
             Turn::First(claim) => {
-                let is_link = kind(existing) == FileType::Symlink;
-                claim.made(job.target, FileId::of(existing), is_link);
-                skipped
+                let done = stays(events)?;
+                if done.as_ref().is_some_and(|done| done.complete) {
+                    let is_link = kind(existing) == FileType::Symlink;
+                    claim.made(job.target, FileId::of(existing), is_link);
+                }
+                Ok(done)
             }
             // The names are links to one file already.
             Turn::Again(earlier) if earlier.file == FileId::of(existing) => {
-                Ok(Done::new(Action::Skipped))
+                Ok(Some(Done::new(Action::Skipped)))
             }
-            Turn::Again(_) if job.options().dry_run => Ok(Done::new(Action::HardLinked)),
+            Turn::Again(_) if job.options().dry_run => Ok(Some(Done::new(Action::HardLinked))),
             Turn::Again(earlier) => match links::again(job, &earlier, events)? {
-                true => Ok(Done::new(Action::HardLinked)),
-                false => skipped,
+                true => Ok(Some(Done::new(Action::HardLinked))),
+                false => stays(events),
             },
         }
+    }
+
+    /// Brings the attributes of an unchanged target up to date. `None` if another source may have it
+    /// as its copy.
+    fn update(
+        &self,
+        job: &Job<'_>,
+        existing: &Stat,
+        events: &mut dyn Events,
+    ) -> Result<Option<Done>, Error> {
+        // By such a link another rank may reach the file.
+        if self.partition.others() == Others::Working
+            && job.options().reads(kind(job.source.stat))
+            && open::is_link(&job.target.place)
+        {
+            return Ok(None);
+        }
+        // Whoever finds the claim looks at the attributes after this turn.
+        let _until_set = job.claims().and_then(|claims| claims.turn(existing));
+        let claim = match job.claims() {
+            Some(claims) => match claims.claim(FileId::of(existing)) {
+                None => return Ok(None),
+                claim => claim,
+            },
+            None => None,
+        };
+        let updated = match job.options().dry_run {
+            true => Updated { is_complete: true, has_changed: true },
+            false => {
+                job.with_kept(existing, |transfer, there| transfer.bring_up_to_date(there, events))?
+            }
+        };
+        claim.into_iter().for_each(Claim::keep);
+        let Updated { is_complete: complete, has_changed } = updated;
+        let action = if has_changed || !complete { Action::Attributes } else { Action::Skipped };
+        Ok(Some(Done { complete, unmoved_bytes: unmoved_bytes(job), ..Done::new(action) }))
     }
 }
 
@@ -345,7 +406,7 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
 
 /// Opens `place` with `O_PATH`, and fails with `replaced` unless `is_right` accepts the file found
 /// there.
-fn pin(
+pub(crate) fn pin(
     place: Place<'_>,
     follow: bool,
     replaced: &'static str,

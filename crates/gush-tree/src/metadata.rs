@@ -3,6 +3,8 @@
 //! Writing an attribute needs the old mode, and changing the owner clears set-id bits and
 //! capabilities. The mode that opens the file to others must come last, when all else is right.
 
+pub(crate) mod kept;
+
 use std::ffi::CString;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -74,6 +76,12 @@ impl<'a> Handle<'a> {
         })
     }
 
+    fn stat(self) -> io::Result<Stat> {
+        retry_on_intr(|| match self {
+            Self::Open(fd) | Self::Pinned { fd, .. } => fs::fstat(fd),
+        })
+    }
+
     fn is_link(self) -> bool {
         matches!(self, Self::Pinned { is_link: true, .. })
     }
@@ -132,13 +140,8 @@ impl Transfer<'_> {
     /// Applies all requested metadata; `false` when a required part failed.
     pub(crate) fn apply(&self, events: &mut dyn Events) -> bool {
         let preserve = &self.options.preserve;
-        if preserve.times
-            && let Err(errno) = self.target.set_times(&times_of(self.source_stat))
-        {
-            events.warns(&self.failed("preserving times for {}", errno));
-            if preserve.required {
-                return false;
-            }
+        if preserve.times && !self.keep_times(events) {
+            return false;
         }
         let mut bits = self.source_stat.st_mode & 0o7777;
         // chown(2) clears set-ID bits and capabilities even where nothing changes.
@@ -162,14 +165,24 @@ impl Transfer<'_> {
             Some(Ok(names)) => names.iter().any(is_acl),
             _ => true,
         };
-        let mut complete = labelled & self.keep_xattrs(names, events);
-        if !self.target.is_link()
-            && let Err(errno) = self.set_final_mode(bits, may_have_acl)
-        {
-            events.warns(&self.failed("preserving permissions for {}", errno));
-            complete &= !preserve.required && preserve.mode != ModeRule::Fresh;
+        let complete = labelled & self.keep_xattrs(names, events);
+        complete & self.keep_final_mode(bits, may_have_acl, events)
+    }
+
+    fn keep_times(&self, events: &mut dyn Events) -> bool {
+        let Err(errno) = self.target.set_times(&times_of(self.source_stat)) else { return true };
+        events.warns(&self.failed("preserving times for {}", errno));
+        !self.options.preserve.required
+    }
+
+    fn keep_final_mode(&self, bits: u32, may_have_acl: bool, events: &mut dyn Events) -> bool {
+        if self.target.is_link() {
+            return true;
         }
-        complete
+        let Err(errno) = self.set_final_mode(bits, may_have_acl) else { return true };
+        events.warns(&self.failed("preserving permissions for {}", errno));
+        let preserve = &self.options.preserve;
+        !preserve.required && preserve.mode != ModeRule::Fresh
     }
 
     fn failed(&self, what: &'static str, errno: Errno) -> Error {

@@ -166,6 +166,24 @@ impl CopyOptions {
         self.atomic || self.last.is_some() || (removes && self.may_be_refused())
     }
 
+    /// Do targets that stay because they are unchanged get the attributes of their sources, as far as
+    /// [`preserve`](Self::preserve) asks for any?
+    #[must_use]
+    pub fn updates_attributes(&self) -> bool {
+        let Preserve { mode, owner, times, xattrs, label, .. } = self.preserve;
+        let looks_for_changes = match self.update {
+            Update::Changed | Update::Different => true,
+            Update::All => self.resume,
+            Update::None | Update::NoneFail | Update::Older => false,
+        };
+        let keeps_any = mode == ModeRule::Keep
+            || owner
+            || times
+            || xattrs != Xattrs::Leave
+            || label != Label::Leave;
+        looks_for_changes && keeps_any && self.make == Make::Copy
+    }
+
     /// Is the file of a tree with this path below the root copied after the others?
     pub(crate) fn comes_last(&self, path: &Path) -> bool {
         self.last.as_ref().is_some_and(|last| last.excludes_or_above(path))
@@ -225,9 +243,11 @@ pub enum Update {
     NoneFail,
     /// Targets older than the source.
     Older,
-    /// Targets of another kind or size than the source, or with another modification time.
+    /// Targets of another kind or size than the source, or with another modification time. The
+    /// others get the attributes that [`Preserve`] names.
     Changed,
-    /// Targets of another kind or size than the source, or with other bytes.
+    /// Targets of another kind or size than the source, or with other bytes; the others as with
+    /// [`Changed`](Self::Changed).
     Different,
 }
 

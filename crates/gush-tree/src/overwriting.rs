@@ -28,6 +28,8 @@ pub(crate) enum Decision {
     /// The source is skipped because this target is newer or the same (`--update`): it counts as
     /// the source's copy.
     KeepNewer(Stat),
+    /// As [`KeepNewer`](Self::KeepNewer), where this target lacks attributes of the source.
+    Update(Stat),
 }
 
 /// What was done about an existing target, and what is left to do.
@@ -97,7 +99,7 @@ impl Job<'_> {
     }
 
     /// Data is written through a link, but a link or special file replaces the link itself.
-    fn looks_at_link(&self) -> bool {
+    pub(crate) fn looks_at_link(&self) -> bool {
         let options = self.options();
         !options.reads(kind(self.source.stat)) || options.backup.is_some() || options.remove_first
     }
@@ -140,14 +142,33 @@ impl Job<'_> {
                 Conflict::SameFile => return both(format!("{from} and {to} are the same file")),
             }
         }
-        match standing(options, target.shown, existing, source_stat)? {
+        let stays = match standing(options, target.shown, existing, source_stat)? {
             Standing::Skip => return Ok(Decision::Skip),
-            Standing::Keep => return Ok(Decision::KeepNewer(*existing)),
-            Standing::Compare if self.has_same_bytes(existing)? => {
-                return Ok(Decision::KeepNewer(*existing));
+            Standing::Keep => true,
+            Standing::Compare => self.has_same_bytes(existing)?,
+            Standing::Copy => false,
+        };
+        match stays {
+            true if !self.lacks_attributes(existing)? => Ok(Decision::KeepNewer(*existing)),
+            // The other names of a file show its attributes, too.
+            true if existing.st_nlink == 1 || !(options.atomic || self.goes_first(existing)) => {
+                Ok(Decision::Update(*existing))
             }
-            Standing::Compare | Standing::Copy => {}
+            _ => self.make_room(existing, events).map(Decision::Copy),
         }
+    }
+
+    /// Makes way for the copy, whatever the target is.
+    pub(crate) fn make_room(
+        &self,
+        existing: &Stat,
+        events: &mut dyn Events,
+    ) -> Result<Prepared, Error> {
+        let (options, Entry { place: source, stat: source_stat, .. }) =
+            (self.options(), self.source);
+        let target = self.target.place;
+        let both = |text: String| Err(Error::about_both(target.shown, text));
+        let (from, to) = (quote::always(source.shown), quote::always(target.shown));
         if options.ask && !self.may_replace(existing, events) {
             return Err(Error::declined(target.shown));
         }
@@ -180,7 +201,7 @@ impl Job<'_> {
                 }
                 prepared.existing = None;
             }
-            return Ok(Decision::Copy(prepared));
+            return Ok(prepared);
         }
         if let Some(backup) = &options.backup {
             let failed = |errno| remedy::not_changed(&target, "cannot backup {}", errno);
@@ -209,7 +230,7 @@ impl Job<'_> {
                 prepared.existing = None;
             }
         }
-        Ok(Decision::Copy(prepared))
+        Ok(prepared)
     }
 
     /// Refuses, in a dry run, a source that could not be read or a target that could not be made or
@@ -462,7 +483,12 @@ fn is_unchanged(options: &CopyOptions, target: &Stat, source: &Stat) -> bool {
     };
     kind(target) == kind(source)
         && is_same(target, source)
-        && !is_older(options, target, source)
+        && has_same_time(options, target, source)
+}
+
+/// Has the target the modification time of the source, as far as its file system can keep it?
+pub(crate) fn has_same_time(options: &CopyOptions, target: &Stat, source: &Stat) -> bool {
+    !is_older(options, target, source)
         && target.st_mtime == source.st_mtime
         && (target.st_mtime_nsec <= source.st_mtime_nsec)
 }

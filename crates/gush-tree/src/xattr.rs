@@ -11,7 +11,7 @@ pub(crate) const ACL: &CStr = c"system.posix_acl_access";
 /// The attribute of the access control list that new files in a directory get.
 pub(crate) const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 /// The attribute of capabilities that a program gets.
-const CAPABILITIES: &CStr = c"security.capability";
+pub(crate) const CAPABILITIES: &CStr = c"security.capability";
 /// The attribute of SELinux labels.
 pub(crate) const LABEL: &CStr = c"security.selinux";
 

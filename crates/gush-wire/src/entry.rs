@@ -58,12 +58,13 @@ pub(crate) fn count(bytes: u64, source: &Path, events: &mut dyn Events) {
 impl Entry {
     /// The entry is as it should be.
     pub fn ends(self, outcome: Outcome, verifies: bool, events: &mut dyn Events) {
-        let is_kept = outcome == Outcome::Kept;
-        let mut done = match is_kept {
-            true if self.action != Action::Directory => Done::sent(Action::Skipped, None),
+        let is_kept = matches!(outcome, Outcome::Kept | Outcome::Updated { .. });
+        let mut done = match outcome {
+            Outcome::Updated { .. } => Done::sent(Action::Attributes, None),
+            Outcome::Kept if self.action != Action::Directory => Done::sent(Action::Skipped, None),
             _ => Done::sent(self.action, self.bytes),
         };
-        done.complete = outcome != Outcome::Incomplete;
+        done.complete = outcome.is_complete();
         done.verified = verifies && done.action == Action::Copied;
         done.digest = self.digest;
         done.unmoved_bytes = self.bytes.filter(|_| is_kept);

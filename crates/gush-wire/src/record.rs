@@ -9,7 +9,7 @@ use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Specials, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
 /// The most entries that may be unanswered.
@@ -298,7 +298,7 @@ pub enum ToReceiver {
         folder: u64,
         /// Its name.
         name: Vec<u8>,
-        /// Its size and times; attributes come with the file.
+        /// Its metadata; if no attributes of what stays are set, only size and times.
         portrait: Portrait,
         /// Further names may follow.
         has_names: bool,
@@ -311,7 +311,7 @@ pub enum ToReceiver {
         folder: u64,
         /// The name.
         name: Vec<u8>,
-        /// Its size and times.
+        /// Its metadata.
         portrait: Portrait,
         /// Further names may follow.
         has_names: bool,
@@ -407,6 +407,19 @@ pub enum Outcome {
     Incomplete,
     /// What was there stays; of a directory, with the attributes of the source.
     Kept,
+    /// What was there stays, and got attributes of the source.
+    Updated {
+        /// Nothing that is required is missing.
+        is_complete: bool,
+    },
+}
+
+impl Outcome {
+    /// Is nothing missing that is required?
+    #[must_use]
+    pub fn is_complete(self) -> bool {
+        !matches!(self, Self::Incomplete | Self::Updated { is_complete: false })
+    }
 }
 
 /// What the receiver says, on the first stream but for [`Joined`](Self::Joined).

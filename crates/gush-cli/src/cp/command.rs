@@ -265,7 +265,7 @@ fn replacement() -> Vec<Arg> {
             &UPDATES,
         )
         .short('u'),
-        flag("checksum", "Replace only targets whose content differs; reads both sides. The others keep their mode, owner and attributes"),
+        flag("checksum", "Replace only targets whose content differs; reads both sides. The others get the attributes to preserve, as with --update=changed"),
         flag("remove-destination", "Remove each existing target before opening it"),
         listed(
             optional("backup", "CONTROL", "", "Make a backup of each existing target"),

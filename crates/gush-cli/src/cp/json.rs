@@ -157,6 +157,7 @@ impl Record {
             Action::SymbolicLinked => "symbolic-linked",
             Action::Recreated => "recreated",
             Action::Directory => "directory",
+            Action::Attributes => "attributes",
             Action::Skipped => "skipped",
         };
         self.verified = done.verified;

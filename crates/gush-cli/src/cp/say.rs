@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use gush::{Choice, Control, Holes, MethodName, Progress, Report};
 use gush_text::quote;
-use gush_tree::{Census, CopyOptions, Done, Error, Events, Question, Reflink, Share, TreeCounts};
+use gush_tree::{
+    Action, Census, CopyOptions, Done, Error, Events, Question, Reflink, Share, TreeCounts,
+};
 
 use super::json::{Record, Removed, Warnings};
 use super::progress;
@@ -89,9 +91,17 @@ impl<'a> Reporter<'a> {
             self.failed(error);
         }
         if let Ok(done) = result {
-            if self.messages.debug && done.action == gush_tree::Action::Skipped {
-                let skipped = self.unless_dry("skipped", "would skip");
-                self.line(format_args!("{skipped} {}", quote::always(target)));
+            let what = match done.action {
+                Action::Skipped if self.messages.debug => {
+                    Some(self.unless_dry("skipped", "would skip"))
+                }
+                Action::Attributes if self.messages.verbose && done.complete => {
+                    Some(self.unless_dry("updated attributes of", "would update attributes of"))
+                }
+                _ => None,
+            };
+            if let Some(what) = what {
+                self.line(format_args!("{what} {}", quote::always(target)));
             }
             if let Some(report) = &done.report {
                 self.explain(source, report, done);

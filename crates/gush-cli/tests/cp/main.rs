@@ -9,6 +9,7 @@ mod dry_run;
 mod equality;
 mod faults;
 mod filters;
+mod kept;
 mod kinds;
 mod links;
 mod memory;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::os::fd::AsFd;
 
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
@@ -9,6 +10,10 @@ use rustix::io::{Errno, retry_on_intr};
 use super::folder::Folder;
 use super::portrait::Portrait;
 use crate::error::Error;
+use crate::events::Events;
+use crate::file::pin;
+use crate::metadata::kept::Updated;
+use crate::metadata::{Handle, Transfer};
 use crate::options::CopyOptions;
 use crate::overwriting::{Standing, standing};
 use crate::place::{Place, kind};
@@ -60,6 +65,70 @@ impl Folder {
         })
     }
 
+    /// As [`compare`](Self::compare), and copies what has several names, all of which would show the
+    /// attributes that it lacks.
+    ///
+    /// # Errors
+    /// As [`compare`](Self::compare), and when the file cannot be looked at.
+    pub fn decide(
+        &self,
+        name: &OsStr,
+        portrait: &Portrait,
+        options: &CopyOptions,
+    ) -> Result<Standing, Error> {
+        let standing = self.compare(name, portrait, options)?;
+        let stays = matches!(standing, Standing::Keep | Standing::Compare);
+        if !stays || !options.updates_attributes() {
+            return Ok(standing);
+        }
+        let lacks = |transfer: &Transfer<'_>, there: &Stat| {
+            there.st_nlink > 1 && !transfer.is_up_to_date(there)
+        };
+        match self.with_kept(name, portrait, options, lacks)? {
+            true => Ok(Standing::Copy),
+            false => Ok(standing),
+        }
+    }
+
+    /// Gives what stays with a name the attributes of the source, where they differ. A dry run only
+    /// compares.
+    ///
+    /// # Errors
+    /// When the file cannot be looked at, or another kind of file has the name by now.
+    pub fn update(
+        &self,
+        name: &OsStr,
+        portrait: &Portrait,
+        options: &CopyOptions,
+        events: &mut dyn Events,
+    ) -> Result<Updated, Error> {
+        self.with_kept(name, portrait, options, |transfer, there| match options.dry_run {
+            true => Updated { is_complete: true, has_changed: !transfer.is_up_to_date(there) },
+            false => transfer.bring_up_to_date(there, events),
+        })
+    }
+
+    fn with_kept<T>(
+        &self,
+        name: &OsStr,
+        portrait: &Portrait,
+        options: &CopyOptions,
+        act: impl FnOnce(&Transfer<'_>, &Stat) -> T,
+    ) -> Result<T, Error> {
+        self.with(name, |place| {
+            let replaced = "{} was replaced while its attributes were compared";
+            let (fd, there) = pin(*place, false, replaced, |found| kind(found) == portrait.kind())?;
+            let is_link = portrait.kind() == FileType::Symlink;
+            let source_stat = portrait.stat(&options.preserve, &there);
+            let transfer = Transfer::to_kept(
+                options,
+                (portrait, &source_stat, place.shown),
+                (Handle::Pinned { fd: fd.as_fd(), is_link }, &there, place.shown),
+            );
+            Ok(act(&transfer, &there))
+        })
+    }
+
     /// Hashes the regular file with a name, which is no link.
     ///
     /// # Errors
@@ -99,7 +168,6 @@ pub(super) fn refuse_irreplaceable(
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 

@@ -21,7 +21,8 @@ pub use failure::Failure;
 pub use folder::Folder;
 pub use mirroring::Names;
 pub use partial::partial_name;
-pub use portrait::{Portrait, lineage, open_found};
+pub use portrait::{Portrait, lineage, open_found, pin_found};
 
+pub use crate::metadata::kept::Updated;
 pub use crate::overwriting::Standing;
 pub use crate::tree::survey::{Visitor, walk};

@@ -11,10 +11,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::owners::Account;
 use super::partial::this_boot;
 use crate::error::Error;
+use crate::file::pin;
 use crate::metadata::Handle;
 use crate::options::{Label, ModeRule, Preserve, Xattrs};
 use crate::place::{Place, kind, same_file};
 use crate::xattr::{self, Attributes};
+
+const REPLACED: &str = "skipping file {}, as it was replaced while being copied";
 
 /// An entry's kind, mode, owner, times, size, attributes and link text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,10 +95,23 @@ pub fn open_found(
         .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
     match same_file(&found, stat) {
         true => Ok(fd),
-        false => {
-            Err(Error::refusal(shown, "skipping file {}, as it was replaced while being copied"))
-        }
+        false => Err(Error::refusal(shown, REPLACED)),
     }
+}
+
+/// Opens an entry that a walk has found by `O_PATH`, for a [`Portrait`] alone: no right to read it
+/// is needed.
+///
+/// # Errors
+/// When it cannot be opened, or another file has the name by now.
+pub fn pin_found(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    stat: &Stat,
+    shown: &Path,
+) -> Result<OwnedFd, Error> {
+    let place = Place::below(dir, Path::new(name), shown);
+    pin(place, false, REPLACED, |found| same_file(found, stat)).map(|(fd, _)| fd)
 }
 
 impl Portrait {
@@ -143,7 +159,15 @@ impl Portrait {
                 .map_err(|errno| Error::os(shown, "cannot read symbolic link {}", errno))?;
             portrait.link_text = text.into_bytes();
         }
-        if let Err(errno) = portrait.read_attributes(&handle.holder(), preserve, is_link) {
+        let read = match portrait.read_attributes(&handle.holder(), preserve, is_link) {
+            // It is held by O_PATH.
+            Err(Errno::BADF) => {
+                let handle = Handle::Pinned { fd, is_link };
+                portrait.read_attributes(&handle.holder(), preserve, is_link)
+            }
+            read => read,
+        };
+        if let Err(errno) = read {
             let error = Error::os(shown, "listing attributes of {}", errno);
             match preserve.xattrs {
                 Xattrs::Require => return Err(error),

@@ -24,6 +24,10 @@ pub(super) enum Ending {
     },
     /// What was there counts as its copy.
     Kept,
+    /// What was there counts as its copy, and got its attributes.
+    Updated {
+        is_complete: bool,
+    },
     /// What was there stays, and is no copy of it.
     Skipped,
 }
@@ -150,6 +154,7 @@ impl Session {
             Ending::Made { is_complete: true } => Outcome::Made,
             Ending::Made { is_complete: false } => Outcome::Incomplete,
             Ending::Kept | Ending::Skipped => Outcome::Kept,
+            Ending::Updated { is_complete } => Outcome::Updated { is_complete },
         });
         if let Some(shown) = &self.shown {
             let Arrival { folder, name, action, bytes, digest, counted_bytes, .. } = *arrival;
@@ -187,12 +192,11 @@ impl Session {
         ended: Result<Ending, impl Into<Failure>>,
     ) -> Result<(), Error> {
         let Arrival { id, name, has_names, .. } = *arrival;
-        let first = match (&ended, folder) {
-            (Ok(Ending::Made { .. } | Ending::Kept), Some(folder)) if has_names => folder
-                .identity(name)
-                .map(|identity| First::Made(Arc::clone(folder), name.to_owned(), identity)),
-            _ => None,
-        };
+        let is_copy = ended.as_ref().is_ok_and(|ending| !matches!(ending, Ending::Skipped));
+        let first = folder.filter(|_| is_copy && has_names).and_then(|folder| {
+            let identity = folder.identity(name)?;
+            Some(First::Made(Arc::clone(folder), name.to_owned(), identity))
+        });
         self.answer(arrival, ended.map_err(Into::into));
         if has_names {
             self.settle_names(id, first.unwrap_or(First::None))?;

@@ -103,7 +103,10 @@ impl Session {
         let ended = match (standing, made) {
             (Err(error), _) => Err(error),
             (Ok(Standing::Skip), _) => Ok(Ending::Skipped),
-            (Ok(Standing::Keep), None) => Ok(Ending::Kept),
+            // Its attributes come with the file, if they are wanted.
+            (Ok(Standing::Keep), None) if options.dry_run || !options.updates_attributes() => {
+                Ok(Ending::Kept)
+            }
             (Ok(Standing::Keep), Some(_)) if options.dry_run => Ok(Ending::Kept),
             (Ok(_), _) if options.dry_run => folder
                 .rehearse(&name, &portrait, options)

@@ -178,7 +178,7 @@ impl Shown {
         let verifies = self.verifies;
         match ended {
             Ok(outcome) => {
-                if outcome == Outcome::Incomplete {
+                if !outcome.is_complete() {
                     self.fails();
                 }
                 self.show(move |events| entry.ends(outcome, verifies, events));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush_text::without_controls;
 use gush_tree::Update;
-use gush_tree::remote::{Failure, Folder, Portrait, Standing};
+use gush_tree::remote::{Folder, Portrait, Standing, Updated};
 use rustix::fs::FileType;
 
 use super::answers::{Arrival, Ending, Told};
@@ -203,12 +203,15 @@ impl Session {
                 let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
                 self.lock().arrives()?;
                 let (folder, ended) = match (folder, is_same, self.options.dry_run) {
-                    (Some(folder), true, _) => (folder, Ending::Kept),
-                    (Some(folder), _, true) => (folder, Ending::Made { is_complete: true }),
+                    (Some(folder), true, _) => {
+                        let kept = self.keep(&folder, &name, &portrait);
+                        (folder, kept)
+                    }
+                    (Some(folder), _, true) => (folder, Ok(Ending::Made { is_complete: true })),
                     _ => return Err(out_of_place("Compared")),
                 };
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
-                self.end_entry(&arrival, Some(&folder), Ok::<_, Failure>(ended))
+                self.end_entry(&arrival, Some(&folder), ended)
             }
             _ => Err(out_of_place("a record")),
         }
@@ -239,10 +242,27 @@ impl Session {
         if self.options.update == Update::All {
             return Ok(None);
         }
-        Ok(match folder.compare(name, portrait, &self.options)? {
-            Standing::Skip => Some(Ending::Skipped),
-            Standing::Keep => Some(Ending::Kept),
-            Standing::Copy | Standing::Compare => None,
+        match folder.decide(name, portrait, &self.options)? {
+            Standing::Skip => Ok(Some(Ending::Skipped)),
+            Standing::Keep => self.keep(folder, name, portrait).map(Some),
+            Standing::Copy | Standing::Compare => Ok(None),
+        }
+    }
+
+    /// What is there counts as the copy, and gets the attributes that it lacks.
+    fn keep(
+        &self,
+        folder: &Folder,
+        name: &OsStr,
+        portrait: &Portrait,
+    ) -> Result<Ending, gush_tree::Error> {
+        if !self.options.updates_attributes() {
+            return Ok(Ending::Kept);
+        }
+        let updated = folder.update(name, portrait, &self.options, &mut Told(self))?;
+        Ok(match updated {
+            Updated { is_complete: true, has_changed: false } => Ending::Kept,
+            Updated { is_complete, .. } => Ending::Updated { is_complete },
         })
     }
 
@@ -255,7 +275,7 @@ impl Session {
     ) -> Result<(), Error> {
         let options = &self.options;
         let Arrival { id, folder: folder_id, name, .. } = *arrival;
-        let ended = match folder.compare(name, portrait, options) {
+        let ended = match folder.decide(name, portrait, options) {
             Ok(Standing::Copy) if options.dry_run => {
                 let made = self
                     .make_way((folder_id, folder), name, portrait)
@@ -274,7 +294,7 @@ impl Session {
                 }
                 Err(error) => Err(error),
             },
-            Ok(Standing::Keep) => Ok(Ending::Kept),
+            Ok(Standing::Keep) => self.keep(folder, name, portrait),
             Ok(Standing::Skip) => Ok(Ending::Skipped),
             Err(error) => Err(error),
         };

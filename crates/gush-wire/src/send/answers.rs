@@ -14,7 +14,7 @@ use super::queue::Job;
 use super::{Session, State};
 use crate::error::Error;
 use crate::frame::Input;
-use crate::record::{Outcome, ToSender};
+use crate::record::ToSender;
 use crate::remote::{at_host, said_at};
 
 impl Session<'_> {
@@ -61,7 +61,7 @@ impl Session<'_> {
             ToSender::Done { id, outcome } => {
                 let entry = state.take(id, shown)?;
                 self.forget(state, id);
-                state.is_whole &= outcome != Outcome::Incomplete;
+                state.is_whole &= outcome.is_complete();
                 entry.ends(outcome, self.options.verify, state.events);
             }
             ToSender::Wanted { id } => {

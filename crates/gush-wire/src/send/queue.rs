@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gush_text::quote;
-use gush_tree::remote::open_found;
+use gush_tree::remote::{open_found, pin_found};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::outgoing::{Data, Outgoing};
@@ -54,6 +54,8 @@ pub(super) struct Place {
     pub name: PathBuf,
 }
 
+type Open = fn(BorrowedFd<'_>, &OsStr, &Stat, &Path) -> Result<OwnedFd, gush_tree::Error>;
+
 impl Place {
     /// Has the directory another entry with this name?
     pub fn has_sibling(&self, name: &OsStr) -> bool {
@@ -64,13 +66,22 @@ impl Place {
     /// Opens the file. No symbolic link is followed on the way, and a file that has taken its place
     /// is refused.
     pub fn open(&self, stat: &Stat, shown: &Path) -> Result<OwnedFd, gush_tree::Error> {
+        self.reach(stat, shown, open_found)
+    }
+
+    /// As [`open`](Self::open), by `O_PATH`.
+    pub fn pin(&self, stat: &Stat, shown: &Path) -> Result<OwnedFd, gush_tree::Error> {
+        self.reach(stat, shown, pin_found)
+    }
+
+    fn reach(&self, stat: &Stat, shown: &Path, open: Open) -> Result<OwnedFd, gush_tree::Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut held: Option<OwnedFd> = None;
         let mut names = self.name.iter().peekable();
         while let Some(name) = names.next() {
             let dir = held.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
             if names.peek().is_none() {
-                return open_found(dir, name, stat, shown);
+                return open(dir, name, stat, shown);
             }
             let below = fs::openat(dir, name, flags, Mode::empty()).map_err(|errno| {
                 let why = gush_text::errno_text(errno);

@@ -74,11 +74,30 @@ impl Session<'_> {
     pub(super) fn ask(&self, stream: &Stream, mut found: Found) -> Result<(), Error> {
         let (id, folder, has_names) = (found.id, found.folder, found.has_names);
         let name = found.sent_as.as_bytes().to_vec();
-        let portrait = self.plain_portrait(&found.place.dir, &found.stat, &found.path);
+        let portrait = match self.options.updates_attributes() {
+            true => {
+                let pinned = found.place.pin(&found.stat, &found.path);
+                pinned.and_then(|fd| self.portrait(&fd, &found.stat, &found.path))
+            }
+            false => Ok(self.plain_portrait(&found.place.dir, &found.stat, &found.path)),
+        };
+        let portrait = match portrait {
+            Ok(portrait) => portrait,
+            Err(error) => {
+                self.fails(&found.target, error);
+                return self.give_up(stream, &found);
+            }
+        };
         found.let_go();
         self.queue.ask();
         self.lock().asked.insert(id, found);
-        stream.record(&ToReceiver::Ask { id, folder, name, portrait, has_names }).map(drop)
+        if stream.record(&ToReceiver::Ask { id, folder, name, portrait, has_names })? {
+            return Ok(());
+        }
+        self.queue.answer(None);
+        let Some(found) = self.lock().asked.remove(&id) else { return Ok(()) };
+        self.refuses(&found.path, &found.target, TOO_MANY_ATTRIBUTES);
+        self.give_up(stream, &found)
     }
 
     /// Opens a file that was found. What cannot be opened is reported, and has no answer.
