@@ -185,6 +185,15 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
             report.note("nofork", "gush passes the bytes of each client on to its program");
         }
     }
+    if parsed.is_sloppy {
+        let why = "an error ends gush link, where socat -s goes on without what has failed";
+        let listens = |part: &Address| part.kind().listens();
+        // Those of clients that are not let in are none.
+        match [&first, &second].into_iter().any(|address| any_part(address, listens)) {
+            true => report.note("-s", why),
+            false => report.missing("-s", why),
+        }
+    }
     if let Some((option, file)) = &parsed.lock {
         // What clients inherit is opened for each of them, and the other address before.
         let is_opened_first =

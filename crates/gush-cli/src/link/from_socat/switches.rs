@@ -24,6 +24,8 @@ pub struct Parsed {
     pub large_messages: Option<String>,
     /// Is the linger limit set?
     pub lingers: bool,
+    /// Does socat go on after errors?
+    pub is_sloppy: bool,
     /// Has socat another name, and so have the variables of programs?
     pub is_renamed: bool,
     /// The option that takes a lock, and its file.
@@ -103,6 +105,7 @@ enum Means {
     Family(Option<Family>),
     Verbosity,
     LogFile,
+    Sloppy,
     ProgramName,
     /// The option of the address that is opened first.
     Lock(&'static str),
@@ -142,11 +145,7 @@ const SWITCHES: &[Switch] = &[
     switch("-r", Value::Needed, Means::Copy(Direction::Forward)),
     switch("-R", Value::Needed, Means::Copy(Direction::Back)),
     switch("-b", Value::Needed, Means::MessageSize),
-    switch(
-        "-s",
-        Value::None,
-        Means::Missing("an error ends gush link, where socat -s goes on without what has failed"),
-    ),
+    switch("-s", Value::None, Means::Sloppy),
     switch("-t", Value::Needed, Means::OursWithTime("-t")),
     switch("-T", Value::Needed, Means::OursWithTime("-T")),
     switch("-u", Value::None, Means::Ours(&["-u"])),
@@ -250,6 +249,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                     .note("-lf", "the file is standard error as a whole, also of programs and -v");
                 parsed.log_file = Some(value);
             }
+            Means::Sloppy => parsed.is_sloppy = true,
             Means::ProgramName => {
                 report.note(switch.start, "messages begin with gush: link:");
                 parsed.is_renamed = true;

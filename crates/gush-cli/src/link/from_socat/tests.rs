@@ -147,6 +147,7 @@ fn everyday_command_lines_have_an_equivalent() {
         ("UNIX-L:s,umask=177,mode=660 -", "gush link unix-listen:s,mode=660,umask=177 -"),
         ("UNIX-L:s,umask=007 -", "gush link unix-listen:s,umask=7 -"),
         ("-u - CREATE:f,umask=027", "gush link -u - file:f,umask=27,create,trunc"),
+        ("-s TCP-L:1,range=10.0.0.0/8 PIPE", "gush link tcp4-listen:1,range=10.0.0.0/8 pipe:"),
         ("-u OPEN:f,rdwr,unlink-close=0,cloexec -", "gush link -u file:f,rdwr -"),
         ("-u OPEN:f,readbytes=9 -", "gush link -u file:f,readbytes=9 -"),
         ("- TCP:127.0.0.1:80", "gush link - tcp:127.0.0.1:80"),
