@@ -17,7 +17,7 @@ use crate::address::{Address, Opt};
 use crate::connection;
 use crate::ends::{accept, listen, open_failure, open_one, open_ready};
 use crate::exporter;
-use crate::handover::{Event, Handover, Metrics, Relays, Resumed, Standing, Taken};
+use crate::handover::{Event, FAILED, Handover, Metrics, Relays, Resumed, Standing};
 use crate::ledger::Ledger;
 use crate::limits::Places;
 use crate::open::{Listener, Throttle, prepare, reaper};
@@ -58,14 +58,13 @@ pub(crate) fn run(
         }
         if let Some(place) = &settings.metrics {
             let taken = handover.as_mut().and_then(|handover| handover.metrics_at(place));
-            let is_taken = taken.is_some();
             let listener = exporter::listen(place, taken).await?;
             let copy = listener.as_fd().try_clone_to_owned();
             // Listening before the first client: a port that is taken ends the link at once.
             let answering = tokio::spawn(exporter::answer(listener, Arc::clone(ledger)));
             if let (Some(handover), Ok(listener)) = (&mut handover, copy) {
                 let (place, answering) = (place.clone(), answering.abort_handle());
-                handover.give_metrics(Metrics { place, listener, answering, is_taken });
+                handover.give_metrics(Metrics { place, listener, answering });
             }
         }
         connect(roles, settings, ledger, stop, handover).await
@@ -364,8 +363,8 @@ async fn serve_all(
         Some(handover) => handover.stand_by(&mut listener, &shared)?,
         None => Standing::Apart,
     };
-    let resume = |group: Vec<Resumed>, listener: &Listener, workers: &mut Workers| {
-        for resumed in group {
+    let resume = |all: Vec<Resumed>, listener: &Listener, workers: &mut Workers| {
+        for resumed in all {
             shared.ledger.resume(resumed.id, Arc::clone(&resumed.counts));
             serve(listener, Work::Resume(Box::new(resumed)), places.free_now(), workers);
         }
@@ -382,29 +381,24 @@ async fn serve_all(
             () = over.as_mut() => break Ok(()),
             event = standing.event() => {
                 let taker = match event {
-                    Event::Taken(Taken::Accept) => continue,
-                    Event::Taken(Taken::Connections(group)) => {
-                        resume(group, &listener, &mut workers);
-                        continue;
+                    Event::Taken(taken) => {
+                        let taken = taken.map(|all| resume(all, &listener, &mut workers));
+                        match standing.end(taken, &mut listener, &shared) {
+                            Ok(()) => continue,
+                            Err(failure) => break Err(failure),
+                        }
                     }
-                    Event::Taken(Taken::End(all)) => match standing.end(all, &mut listener) {
-                        Ok(()) => continue,
-                        Err(failure) => break Err(failure),
-                    },
                     Event::Asked(taker) => taker,
                 };
                 let _ = accepting.send(Accepting::Rests);
-                // No client comes here meanwhile (`accept-timeout=`). The new process accepts already,
-                // and would stop if this one did not finish: a drain cuts only what stalls.
+                // No client comes here meanwhile (`accept-timeout=`). The new process has been told to
+                // take over, and would stop if this one did not finish: a drain cuts only what stalls.
                 let stalled = async {
                     shared.stop.draining().await;
                     tokio::time::sleep(LAST_GROUPS).await;
                 };
-                let Some(given) = until(stalled, taker.give(&shared)).await else {
-                    break Ok(());
-                };
-                if let Err(error) = given {
-                    warn!("a handover failed, and this link continues: {error}");
+                if let Err(error) = taker.give(&shared, stalled).await {
+                    warn!("{FAILED}: {error}");
                     let _ = accepting.send(Accepting::Goes);
                     continue;
                 }
@@ -427,12 +421,11 @@ async fn serve_all(
         }
     };
     // What comes until the running link has noticed belongs to this process.
-    while let Standing::Taking(_) = standing {
-        match standing.event().await {
-            Event::Taken(Taken::Connections(group)) => resume(group, &listener, &mut workers),
-            Event::Taken(Taken::Accept) | Event::Asked(_) => {}
-            Event::Taken(Taken::End(all)) => drop(standing.end(all, &mut listener)),
-        }
+    if let Standing::Taking(_) = standing
+        && let Event::Taken(taken) = standing.event().await
+    {
+        let taken = taken.map(|all| resume(all, &listener, &mut workers));
+        drop(standing.end(taken, &mut listener, &shared));
     }
     // Accepted before a handover, it waits for descriptors.
     if listener.has_client() {

@@ -25,6 +25,17 @@ pub(crate) struct Descriptor {
     hopeful: [AtomicBool; 2],
     /// The end of what was written is left to close(2).
     owes_end: AtomicBool,
+    /// Another process has a copy, so that close(2) ends nothing.
+    is_shared: AtomicBool,
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        if self.is_shared() && self.is_socket() {
+            // An error means that the connection is gone already.
+            let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Both);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -55,14 +66,16 @@ impl Descriptor {
             is_tcp: false,
             hopeful: Default::default(),
             owes_end: AtomicBool::default(),
+            is_shared: AtomicBool::default(),
         }
     }
 
     /// The same for a connected TCP socket, which has room for the first bytes; with `has_bytes`
     /// the peer's first ones have probably come.
     pub(crate) fn of_tcp_socket(socket: OwnedFd, has_bytes: bool) -> Self {
-        let hopeful = [AtomicBool::new(has_bytes), AtomicBool::new(true)];
-        Self { is_tcp: true, hopeful, ..Self::of_stream_socket(socket) }
+        let mut tcp = Self::of_stream_socket(socket);
+        (tcp.is_tcp, tcp.hopeful) = (true, [AtomicBool::new(has_bytes), AtomicBool::new(true)]);
+        tcp
     }
 
     /// May a call be made before epoll has reported? Once for each direction: the edge of what
@@ -83,6 +96,14 @@ impl Descriptor {
     /// Can another process use it, and see the same end of its data?
     pub(crate) fn moves(&self) -> bool {
         !self.owes_end() && !matches!(self.state.kind(), Kind::Terminal | Kind::Datagram)
+    }
+
+    pub(crate) fn set_shared(&self, is_shared: bool) {
+        self.is_shared.store(is_shared, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
     }
 
     /// Leaves the end of what was written to close(2).

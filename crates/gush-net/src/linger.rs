@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gush::unacknowledged_bytes;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, sockopt};
+use rustix::net::{AddressFamily, connect_unspec, sockopt};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -254,11 +254,15 @@ impl Conduit {
 
     /// Makes close(2) reset the connection (SO_LINGER, socket(7)), so that the peer does not take
     /// the bytes received for all of them; of two sockets, one read and the other written, both. A
-    /// socket without a reset is closed as usual.
+    /// socket without a reset is closed as usual. Resets at once with [`set_shared`](Self::set_shared).
     pub fn reset_on_close(&self) {
-        for socket in self.facts_of_each().filter_map(|facts| facts.socket) {
+        for (facts, is_shared) in self.facts_of_each().zip(self.are_shared()) {
+            let Some(socket) = facts.socket else { continue };
             // An error means that the connection is gone already.
-            let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+            let _ = match is_shared {
+                true => connect_unspec(socket),
+                false => sockopt::set_socket_linger(socket, Some(Duration::ZERO)),
+            };
         }
     }
 }

@@ -214,9 +214,9 @@ impl<'a> Tap<'a> {
     }
 
     /// Leaves the end of the data to close(2) on a TCP socket known to have no layer above TCP in
-    /// the kernel.
+    /// the kernel, and that no other process has.
     pub(crate) fn owes_end(&self) -> bool {
-        let tcp = self.descriptor().filter(|descriptor| descriptor.is_tcp());
+        let tcp = self.descriptor().filter(|tcp| tcp.is_tcp() && !tcp.is_shared());
         tcp.inspect(|descriptor| descriptor.owe_end()).is_some()
     }
 

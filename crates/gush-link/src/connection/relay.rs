@@ -61,6 +61,17 @@ pub(crate) struct Relaying {
 }
 
 impl Relaying {
+    /// Does another process have the descriptors, too?
+    pub fn set_shared(&self, is_shared: bool) {
+        self.first.conduit.set_shared(is_shared);
+        self.second.conduit.set_shared(is_shared);
+    }
+
+    /// Can both ends be sent while another process has the descriptors?
+    pub fn is_of_sockets(&self) -> bool {
+        [&self.first, &self.second].iter().all(|end| end.conduit.is_of_sockets())
+    }
+
     fn ended(self, end: Result<RelayEnd, ConnectionResult>) -> (Box<End>, Box<End>, Relayed) {
         let Self { first, second, directions, has_datagrams, .. } = self;
         (first, second, Relayed { directions, has_datagrams, end })
@@ -148,11 +159,12 @@ impl Connection<'_> {
                 let [first_room, second_room] = room;
                 tokio::select! {
                     biased;
+                    // First: all others wait until this one has stopped.
+                    request = asked => Stop::Asked(request),
                     relayed = programs::relayed(relay, first, second, &self.shared.settings) => Stop::End(match relayed {
                         Ok(totals) => RelayEnd::Ended(totals),
                         Err(error) => RelayEnd::Failed(error),
                     }),
-                    request = asked => Stop::Asked(request),
                     () = idle => Stop::End(RelayEnd::Stopped(Ending::Idle)),
                     () = first_room => Stop::End(RelayEnd::Stopped(Ending::MadeRoom)),
                     () = second_room => Stop::End(RelayEnd::Stopped(Ending::MadeRoom)),

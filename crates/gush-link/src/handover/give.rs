@@ -1,8 +1,10 @@
 //! The running link: who may take over, and what the process gets.
 
+use std::collections::HashSet;
 use std::future::pending;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +15,11 @@ use tokio::task::AbortHandle;
 use tracing::warn;
 
 use super::relays::Paused;
-use super::wire::{HAND_BYTES, Hello, Message, Moved, NAME_BYTES, VERSION, Wire, unexpected};
-use super::{Metrics, borrowed};
+use super::wire::{
+    GROUP, HAND_BYTES, Hello, Known, Message, NAME_BYTES, PAUSED, State, VERSION, Wire, unexpected,
+    unless,
+};
+use super::{FAILED, Metrics, borrowed};
 use crate::connection::Relaying;
 use crate::open::Made;
 use crate::session::Shared;
@@ -26,8 +31,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The most clients that may still be accepted here: each thread may have one under way.
 const LATE: usize = MAX_ACCEPTORS;
-/// The numbers left to the clients of a new process that did not take over.
-const ITS_NUMBERS: usize = 1_000_000;
 
 /// Waits for the process that takes over.
 pub(crate) struct Giver {
@@ -48,6 +51,8 @@ struct Listeners {
 /// A new process that is ready to take over.
 pub(crate) struct Taker {
     wire: Wire,
+    /// The connections whose descriptors it has.
+    known: HashSet<u64>,
     /// Notified if the process fails, and dropped if this link ends.
     turn: oneshot::Sender<()>,
 }
@@ -60,16 +65,17 @@ impl Giver {
         clients: OwnedFd,
         metrics: Option<Metrics>,
         hello: Hello,
+        shared: &Arc<Shared>,
     ) -> Self {
         let (metrics, answering) = match metrics {
-            Some(Metrics { place, listener, answering, .. }) => {
+            Some(Metrics { place, listener, answering }) => {
                 (Some((place, listener)), Some(answering))
             }
             None => (None, None),
         };
-        let listeners = Arc::new(Listeners { door, clients, metrics });
+        let listeners = Listeners { door, clients, metrics };
         let (ready, takers) = mpsc::channel(1);
-        let answered = tokio::spawn(answer(listeners, Arc::new(hello), ready));
+        let answered = tokio::spawn(answer(listeners, hello, Arc::clone(shared), ready));
         let answered = answered.abort_handle();
         Self { takers, answering: answered, metrics: answering, name }
     }
@@ -99,7 +105,12 @@ impl Drop for Giver {
 
 /// Answers new processes, one after the other. Those that come during a handover wait in the queue
 /// of the socket, which the process that takes over goes on to answer.
-async fn answer(listeners: Arc<Listeners>, hello: Arc<Hello>, ready: mpsc::Sender<Taker>) {
+async fn answer(
+    listeners: Listeners,
+    hello: Hello,
+    shared: Arc<Shared>,
+    ready: mpsc::Sender<Taker>,
+) {
     let Ok(watched) = watch(listeners.door.as_fd(), Interest::READABLE) else { return };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     loop {
@@ -113,14 +124,22 @@ async fn answer(listeners: Arc<Listeners>, hello: Arc<Hello>, ready: mpsc::Sende
             }
             Err(_) => continue,
         };
-        match greet(socket, &listeners, &hello).await {
-            Ok(wire) => {
+        let mut wire = match greet(socket, &listeners, &hello).await {
+            Ok(wire) => wire,
+            Err(error) => {
+                warn!("a handover is refused: {error}");
+                continue;
+            }
+        };
+        match introduce(&mut wire, &shared).await {
+            Ok(known) => {
                 let (turn, is_over) = oneshot::channel();
-                if ready.send(Taker { wire, turn }).await.is_err() || is_over.await.is_err() {
+                let taker = Taker { wire, known, turn };
+                if ready.send(taker).await.is_err() || is_over.await.is_err() {
                     return;
                 }
             }
-            Err(error) => warn!("a handover is refused: {error}"),
+            Err(error) => warn!("{FAILED}: {error}"),
         }
     }
 }
@@ -164,104 +183,187 @@ async fn refuse(wire: &Wire, why: String) -> io::Result<Wire> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-impl Taker {
-    /// Gives all that can move to the new process, which accepts the clients meanwhile. May be
-    /// cancelled: what was not given stays.
-    ///
-    /// # Errors
-    /// The listeners were not given, and this link goes on with the connections that it has.
-    pub async fn give(self, shared: &Shared) -> io::Result<()> {
-        let Self { mut wire, turn } = self;
-        let given = Self::give_all(&mut wire, shared).await;
-        if given.is_err() {
-            shared.ledger.begin_after(shared.ledger.last_id_with(ITS_NUMBERS));
-            let _ = turn.send(());
-        }
-        given
-    }
-
-    async fn give_all(wire: &mut Wire, shared: &Shared) -> io::Result<()> {
-        let last_id = shared.ledger.last_id_with(LATE);
-        wire.send(&Message::Accept { last_id }, &[]).await?;
-        let mut pausing = shared.relays.as_ref().map(|relays| relays.pausing(&shared.ledger));
+/// Sends the descriptors of connections, which go on meanwhile, as clients are still accepted.
+///
+/// Those of pipes come once they are paused: a copy would keep one open that ends here.
+async fn introduce(wire: &mut Wire, shared: &Shared) -> io::Result<HashSet<u64>> {
+    wire.patience = PAUSED;
+    let mut known = HashSet::new();
+    let Some(relays) = &shared.relays else { return Ok(known) };
+    for ids in relays.ids().chunks(GROUP) {
+        let mut stopping = relays.ask(ids);
         loop {
-            let group = match &mut pausing {
-                Some(pausing) => pausing.group().await,
-                None => Vec::new(),
-            };
-            let is_last = group.is_empty();
-            give_group(wire, group).await?;
-            if is_last {
-                return Ok(());
+            // Each stands still only until it is sent itself.
+            let paused = stopping.some().await;
+            if paused.is_empty() {
+                break;
             }
+            let of_sockets = |one: &&Paused| one.relaying().is_some_and(Relaying::is_of_sockets);
+            introduction(paused.iter().filter(of_sockets), &mut known).send(wire).await?;
+        }
+    }
+    Ok(known)
+}
+
+/// Connections with their descriptors.
+#[derive(Default)]
+struct Introduction<'a> {
+    connections: Vec<Known>,
+    descriptors: Vec<BorrowedFd<'a>>,
+}
+
+/// Of those that can move, which are known from here on.
+fn introduction<'a>(
+    group: impl Iterator<Item = &'a Paused>,
+    known: &mut HashSet<u64>,
+) -> Introduction<'a> {
+    let mut all = Introduction::default();
+    for one in group {
+        let Some((connection, of_it)) = introduced(one) else { continue };
+        known.insert(connection.id);
+        all.connections.push(connection);
+        all.descriptors.extend(of_it);
+        // A new process that hangs keeps them.
+        one.relaying().inspect(|relaying| relaying.set_shared(true));
+    }
+    all
+}
+
+impl Introduction<'_> {
+    async fn send(self, wire: &Wire) -> io::Result<()> {
+        let Self { connections, descriptors } = self;
+        match connections.is_empty() {
+            true => Ok(()),
+            false => wire.send(&Message::Known(connections), &descriptors).await,
         }
     }
 }
 
-/// Gives the connections of a group that can move. All stay if this fails, or is cancelled.
-async fn give_group(wire: &mut Wire, group: Vec<Paused>) -> io::Result<()> {
-    let is_last = group.is_empty();
-    let (mut connections, mut descriptors, mut hands) = (Vec::new(), Vec::new(), Vec::new());
-    let mut moves = Vec::new();
-    for one in &group {
-        let moved = moved(one);
-        moves.push(moved.is_some());
-        if let Some(Movable { moved, of_it, in_memory }) = moved {
-            connections.push(moved);
-            descriptors.extend(of_it);
-            hands.extend(in_memory);
-        }
-    }
-    if connections.is_empty() && !is_last {
-        return wire.send(&Message::Staying, &[]).await;
-    }
-    wire.send(&Message::Group(connections), &descriptors).await?;
-    for hand in hands {
-        wire.send_bytes(&hand).await?;
-    }
-    match wire.receive().await?.0 {
-        Message::Taken => wire.send(&Message::Go, &[]).await?,
-        other => return Err(unexpected(&other)),
-    }
-    for (one, moves) in group.into_iter().zip(moves) {
-        if moves {
-            one.moved();
-        }
-    }
-    Ok(())
-}
-
-/// A connection as it is sent.
-struct Movable<'a> {
-    moved: Moved,
-    of_it: Vec<BorrowedFd<'a>>,
-    in_memory: [Vec<u8>; 2],
-}
-
-/// `None` if the connection cannot move.
-fn moved(paused: &Paused) -> Option<Movable<'_>> {
-    let Relaying { first, second, relay, directions, .. } = paused.relaying()?;
+/// What does not change of a connection; `None` if it cannot move.
+fn introduced(paused: &Paused) -> Option<(Known, Vec<BorrowedFd<'_>>)> {
+    let Relaying { first, second, directions, .. } = paused.relaying()?;
     let Paused { id, names, began, .. } = paused;
     let (a, b) = first.conduit.parts().zip(second.conduit.parts())?;
-    let (mut state, pipes) = relay.state()?;
-    let hands = state.directions.each_mut().map(|direction| std::mem::take(&mut direction.hand));
     let (client, other) = (names.client.to_string(), names.other.to_string());
-    let is_small = hands.iter().all(|hand| hand.len() <= HAND_BYTES)
-        && client.len() + other.len() <= NAME_BYTES;
-    if !is_small {
-        return None;
-    }
-    let ends = a.iter().chain(&b).map(|(_, fd)| *fd);
-    let of_it = ends.chain(pipes.into_iter().flatten().flatten()).collect();
-    let moved = Moved {
+    let of_it = a.iter().chain(&b).map(|(_, fd)| *fd).collect();
+    let known = Known {
         id: *id,
         client,
         other,
         age: began.elapsed(),
         directions: *directions,
         parts: [a, b].map(|parts| parts.into_iter().map(|(part, _)| part).collect()),
-        relay: state,
-        hand_bytes: hands.each_ref().map(Vec::len),
     };
-    Some(Movable { moved, of_it, in_memory: hands })
+    (known.client.len() + known.other.len() <= NAME_BYTES).then_some((known, of_it))
+}
+
+impl Taker {
+    /// Gives all that can move to the new process, unless `late` resolves first.
+    ///
+    /// # Errors
+    /// Nothing was given, and this link goes on with all that it has.
+    pub async fn give(self, shared: &Shared, late: impl Future<Output = ()>) -> io::Result<()> {
+        let Self { mut wire, mut known, turn } = self;
+        let mut late = pin!(late);
+        let paused = match &shared.relays {
+            Some(relays) => {
+                relays.wait_for_openings(&shared.ledger).await;
+                relays.ask(&relays.ids()).all().await
+            }
+            None => Vec::new(),
+        };
+        let offered = unless(late.as_mut(), offer(&wire, shared, &paused, &mut known)).await;
+        let moves = match offered {
+            Ok(moves) => answer_of(&mut wire, late).await.map(|()| moves),
+            Err(error) => Err(error),
+        };
+        match moves {
+            Ok(moves) => {
+                let moved = paused.into_iter().zip(moves).filter(|(_, moves)| *moves);
+                moved.for_each(|(one, _)| one.moved());
+                Ok(())
+            }
+            Err(error) => {
+                let _ = turn.send(());
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Sends all that can move. Which relays can?
+async fn offer(
+    wire: &Wire,
+    shared: &Shared,
+    paused: &[Paused],
+    known: &mut HashSet<u64>,
+) -> io::Result<Vec<bool>> {
+    let unknown: Vec<_> = paused.iter().filter(|one| !known.contains(&one.id)).collect();
+    for group in unknown.chunks(GROUP) {
+        introduction(group.iter().copied(), known).send(wire).await?;
+    }
+    let mut all = Vec::with_capacity(paused.len());
+    for group in paused.chunks(GROUP) {
+        let (mut states, mut pipes, mut hands) = (Vec::new(), Vec::new(), Vec::new());
+        for one in group {
+            let movable = known.contains(&one.id).then(|| movable(one)).flatten();
+            all.push(movable.is_some());
+            if let Some(Movable { state, of_it, in_memory }) = movable {
+                states.push(state);
+                pipes.extend(of_it);
+                hands.extend(in_memory);
+            }
+        }
+        if !states.is_empty() {
+            wire.send(&Message::States(states), &pipes).await?;
+        }
+        for hand in hands {
+            wire.send_bytes(&hand).await?;
+        }
+    }
+    let last_id = shared.ledger.last_id_with(LATE);
+    wire.send(&Message::All { last_id }, &[]).await?;
+    Ok(all)
+}
+
+/// Waits until everything belongs to the new process.
+///
+/// # Errors
+/// It does not, and cannot any more.
+async fn answer_of(wire: &mut Wire, late: impl Future<Output = ()>) -> io::Result<()> {
+    let answer = match unless(late, wire.receive()).await {
+        // Given up here alone, everything would be used twice if the new process takes it meanwhile:
+        // either it has done so already, or cannot any more.
+        Err(error) => {
+            wire.stop_receiving()?;
+            wire.receive().await.map_err(|_| error)
+        }
+        answer => answer,
+    };
+    match answer?.0 {
+        Message::Taken => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The state of a connection as it is sent.
+struct Movable<'a> {
+    state: State,
+    /// The ends of its pipes.
+    of_it: Vec<BorrowedFd<'a>>,
+    in_memory: [Vec<u8>; 2],
+}
+
+/// `None` if the connection cannot move, or cannot any more.
+fn movable(paused: &Paused) -> Option<Movable<'_>> {
+    let Relaying { first, second, relay, .. } = paused.relaying()?;
+    first.conduit.parts().zip(second.conduit.parts())?;
+    let (mut relay, pipes) = relay.state()?;
+    let in_memory =
+        relay.directions.each_mut().map(|direction| std::mem::take(&mut direction.hand));
+    let hand_bytes = in_memory.each_ref().map(Vec::len);
+    let is_small = hand_bytes.iter().all(|&bytes| bytes <= HAND_BYTES);
+    let of_it = pipes.into_iter().flatten().flatten().collect();
+    let state = State { id: paused.id, relay, hand_bytes };
+    is_small.then_some(Movable { state, of_it, in_memory })
 }

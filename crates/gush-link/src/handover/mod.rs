@@ -6,29 +6,27 @@
 //!                                       <- Listeners, or Refused
 //!  opens what it opens itself, then
 //!  Ready                                ->
-//!                                          accepts no more clients
-//!  accepts clients                      <- Accept
-//!                                          stops some relays
-//!                                       <- Group: these connections (Staying: none can move)
+//!                                       <- Known: some connections, with their descriptors
+//!                                       <- Known, and so on
+//!                                          accepts no more clients, stops all relays
+//!                                       <- States: of some connections
+//!                                       <- States, and so on
+//!                                       <- All
 //!  Taken                                ->
-//!  uses the connections                 <- Go
-//!                                          stops the next ones
-//!                                       <- Group, and so on; an empty one means the listeners
-//!  Taken                                ->
-//!                                       <- Go: ends after the connections that stay
+//!  accepts clients, uses the               ends after the connections that stay
+//!  connections
 //! ```
 //!
-//! **Invariant:** a connection is used by one process. Up to `Go` it is the running link's, whose
-//! relay is paused and goes on if anything fails: bytes in flight are in pipes that both have, or
-//! were copied. `Go` counts as sent when the kernel has queued it: from then on the connection is the
-//! new process's, even if that never reads it. A new process that gives up after `Taken` first shuts
-//! its socket down for reading, so that `Go` is there already or cannot be sent.
+//! **Invariant:** a connection is used by one process. Up to `Taken` it is the running link's, whose
+//! relays are paused and go on if anything fails: bytes in flight are in pipes that both have, or
+//! were copied. `Taken` counts as sent when the kernel has queued it: from then on everything is the
+//! new process's. A running link that gives up after `All` first shuts its socket down for reading,
+//! so that `Taken` is there already or cannot be sent.
 //!
-//! Each group is decided separately, since a connection is paused only while its group moves. If
-//! a later group fails, the running link goes on with the listeners and the rest, and the new process
-//! serves what it has, accepts nothing more, and fails. Both have the listeners meanwhile, so that no
-//! client is refused. TLS, programs, terminals and connections in another phase than their relay
-//! stay with their process until they end.
+//! So a new process that dies on its way has used nothing, and nothing is lost; there is no moment
+//! at which a process that has not begun to serve owns a connection. Clients that come meanwhile
+//! wait in the queue of the listener, which both have, and none is refused. TLS, programs, terminals
+//! and connections in another phase than their relay stay with their process until they end.
 
 mod give;
 mod relays;
@@ -43,7 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gush_text::os_text;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::address::{Address, Kind, Opt};
@@ -59,6 +57,9 @@ pub(crate) use relays::{Entry, Relays, Request};
 use take::Taking;
 pub(crate) use take::{Resumed, Taken};
 use wire::{Hello, VERSION};
+
+/// Said with the reason.
+pub(crate) const FAILED: &str = "a handover failed, and this link continues";
 
 /// Refuses a link that has nothing to hand over, or something that must not be opened twice.
 pub(crate) fn check(settings: &Settings, roles: &Roles) -> Result<(), Failure> {
@@ -118,8 +119,6 @@ pub(crate) struct Metrics {
     pub listener: OwnedFd,
     /// Until then they are answered here.
     pub answering: AbortHandle,
-    /// Is it the running link's?
-    pub is_taken: bool,
 }
 
 impl Handover {
@@ -162,11 +161,12 @@ impl Handover {
                 ends::open_failure(&error.at(format_args!("handover at {}", path.display())))
             })?;
             let clients = listener.descriptor().map_err(|error| failure(&path, error))?;
-            return Ok(Standing::Giving(Giver::new(door, name, clients, metrics, hello)));
+            let giver = Giver::new(door, name, clients, metrics, hello, shared);
+            return Ok(Standing::Giving(giver));
         };
         let name = open::keep_name(&path).map_err(|error| failure(&path, error))?;
         let (door, taken) = taking.take(shared);
-        Ok(Standing::Taking(Incoming { path, hello, metrics, door, name, taken, accepts: false }))
+        Ok(Standing::Taking(Incoming { path, hello, metrics, door, name, taken }))
     }
 }
 
@@ -186,8 +186,7 @@ pub(crate) struct Incoming {
     metrics: Option<Metrics>,
     door: OwnedFd,
     name: Option<Made>,
-    taken: UnboundedReceiver<Taken>,
-    accepts: bool,
+    taken: oneshot::Receiver<Taken>,
 }
 
 /// What happens in handovers while a link serves.
@@ -200,10 +199,7 @@ pub(crate) enum Event {
 impl Standing {
     /// Does this process accept clients?
     pub fn accepts(&self) -> bool {
-        match self {
-            Self::Taking(incoming) => incoming.accepts,
-            Self::Apart | Self::Giving(_) => true,
-        }
+        !matches!(self, Self::Taking(_))
     }
 
     /// May be cancelled.
@@ -211,13 +207,11 @@ impl Standing {
         match self {
             Self::Apart => pending().await,
             Self::Giving(giver) => Event::Asked(giver.asked().await),
-            Self::Taking(Incoming { taken, accepts, .. }) => match taken.recv().await {
-                Some(event) => {
-                    *accepts = true;
-                    Event::Taken(event)
-                }
-                None => pending().await,
-            },
+            Self::Taking(Incoming { taken, .. }) => {
+                // A task that ends without a message has panicked before it took anything.
+                let ended = |_| Err(io::Error::other("the handover was given up"));
+                Event::Taken(taken.await.unwrap_or_else(ended))
+            }
         }
     }
 
@@ -226,20 +220,19 @@ impl Standing {
     ///
     /// # Errors
     /// The running link has them still.
-    pub fn end(&mut self, all: io::Result<()>, listener: &mut Listener) -> Result<(), Failure> {
+    pub fn end(
+        &mut self,
+        all: io::Result<()>,
+        listener: &mut Listener,
+        shared: &Arc<Shared>,
+    ) -> Result<(), Failure> {
         let Self::Taking(incoming) = std::mem::replace(self, Self::Apart) else { return Ok(()) };
         let Incoming { path, hello, metrics, door, mut name, .. } = incoming;
-        if let Err(error) = all {
-            if let Some(metrics) = metrics.filter(|metrics| metrics.is_taken) {
-                // The running link goes on answering, with its own counts.
-                metrics.answering.abort();
-            }
-            return Err(failure(&path, error));
-        }
+        all.map_err(|error| failure(&path, error))?;
         name.iter_mut().for_each(Made::own);
         listener.own_name();
         let clients = listener.descriptor().map_err(|error| failure(&path, error))?;
-        *self = Self::Giving(Giver::new(door, name, clients, metrics, hello));
+        *self = Self::Giving(Giver::new(door, name, clients, metrics, hello, shared));
         Ok(())
     }
 

@@ -1,13 +1,13 @@
-//! The relays of a link, which stop a few at a time while they are handed over.
+//! The relays of a link, which stop while they are handed over.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gush_net::within;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::wire::GROUP;
@@ -16,11 +16,11 @@ use crate::ledger::Ledger;
 use crate::session::Names;
 
 /// How long connections that are being opened may take to reach their relay. No relay is paused
-/// meanwhile.
-const OPENING: Duration = Duration::from_millis(100);
-/// How long the next relay may take to stop, on a machine with too much to do for example. None
-/// is paused meanwhile. Those that are later stay.
-const STOPPING: Duration = Duration::from_secs(5);
+/// meanwhile, and clients wait in the queue of the listener.
+const OPENING: Duration = Duration::from_millis(50);
+/// How long the next relay may take to stop, on a machine with too much to do for example. Those
+/// that are later stay.
+const STOPPING: Duration = Duration::from_secs(1);
 
 /// The relays that can move, by the number of their connection.
 #[derive(Default)]
@@ -34,10 +34,11 @@ pub(crate) struct Entry<'a> {
 }
 
 /// Asks a relay to stop.
-pub(crate) struct Request {
-    stopped: UnboundedSender<Paused>,
-    turn: OwnedSemaphorePermit,
-}
+#[derive(Clone)]
+pub(crate) struct Request(UnboundedSender<Paused>);
+
+/// Relays that were asked to stop.
+pub(super) struct Stopping(UnboundedReceiver<Paused>);
 
 /// A connection whose relay has stopped. Dropped, it goes on in this process.
 pub(super) struct Paused {
@@ -46,21 +47,6 @@ pub(super) struct Paused {
     pub began: std::time::Instant,
     /// With the way back to its task.
     relaying: Option<(Box<Relaying>, oneshot::Sender<Box<Relaying>>)>,
-    _turn: OwnedSemaphorePermit,
-}
-
-/// Stops the relays, so that no more than [`GROUP`] are paused at a time: each is asked when the
-/// turn of another is over.
-pub(super) struct Pausing<'a> {
-    relays: &'a Relays,
-    ledger: &'a Ledger,
-    asked: HashSet<u64>,
-    to_ask: VecDeque<u64>,
-    turns: Arc<Semaphore>,
-    asks: UnboundedSender<Paused>,
-    stopped: UnboundedReceiver<Paused>,
-    /// Set once all are asked.
-    opening_until: Option<Instant>,
 }
 
 impl Relays {
@@ -74,82 +60,47 @@ impl Relays {
         Entry { relays: self, id, requests }
     }
 
-    pub(super) fn pausing<'a>(&'a self, ledger: &'a Ledger) -> Pausing<'a> {
+    /// The numbers of all that can move.
+    pub(super) fn ids(&self) -> Vec<u64> {
+        self.all().keys().copied().collect()
+    }
+
+    /// Asks the relays with these numbers to stop, and returns each as it does.
+    pub(super) fn ask(&self, ids: &[u64]) -> Stopping {
         let (asks, stopped) = unbounded_channel();
-        Pausing {
-            relays: self,
-            ledger,
-            asked: HashSet::new(),
-            to_ask: VecDeque::new(),
-            turns: Arc::new(Semaphore::new(GROUP)),
-            asks,
-            stopped,
-            opening_until: None,
+        let request = Request(asks);
+        let all = self.all();
+        // A relay that ends meanwhile drops its request.
+        ids.iter().filter_map(|id| all.get(id)).for_each(|relay| drop(relay.send(request.clone())));
+        Stopping(stopped)
+    }
+
+    /// Waits a moment if connections are being opened.
+    pub(super) async fn wait_for_openings(&self, ledger: &Ledger) {
+        let until = Instant::now() + OPENING;
+        while (self.all().len() as u64) < ledger.active() && Instant::now() < until {
+            sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
-impl Pausing<'_> {
-    /// The next paused relays; none once all that can have.
-    pub async fn group(&mut self) -> Vec<Paused> {
+impl Stopping {
+    /// Those that have stopped by now, one at least; none once all have, or are late: these find
+    /// nobody, and go on.
+    pub async fn some(&mut self) -> Vec<Paused> {
+        let mut paused = Vec::new();
+        let _ = within(STOPPING, self.0.recv_many(&mut paused, GROUP)).await;
+        paused
+    }
+
+    pub async fn all(mut self) -> Vec<Paused> {
+        let mut paused = Vec::new();
         loop {
-            let is_all = !self.has_more();
-            // The last turns are over when no relay is paused, or is still asked to.
-            let wanted = if is_all { GROUP as u32 } else { 1 };
-            let turns = Arc::clone(&self.turns).acquire_many_owned(wanted);
-            let one = tokio::select! {
-                biased;
-                Ok(turn) = turns => {
-                    if !is_all {
-                        self.ask(turn);
-                        continue;
-                    }
-                    drop(turn);
-                    if self.waits_for_openings().await {
-                        continue;
-                    }
-                    return Vec::new();
-                }
-                one = within(STOPPING, self.stopped.recv()) => one,
-            };
-            let Ok(Some(one)) = one else { return Vec::new() };
-            let mut group = vec![one];
-            while group.len() < GROUP
-                && let Ok(more) = self.stopped.try_recv()
-            {
-                group.push(more);
+            match self.some().await {
+                some if some.is_empty() => return paused,
+                some => paused.extend(some),
             }
-            return group;
         }
-    }
-
-    /// Is there a relay that was not asked yet?
-    fn has_more(&mut self) -> bool {
-        if self.to_ask.is_empty() {
-            let all = self.relays.all();
-            self.to_ask.extend(all.keys().filter(|id| !self.asked.contains(id)));
-        }
-        !self.to_ask.is_empty()
-    }
-
-    fn ask(&mut self, turn: OwnedSemaphorePermit) {
-        let Some(id) = self.to_ask.pop_front() else { return };
-        self.asked.insert(id);
-        if let Some(relay) = self.relays.all().get(&id) {
-            // A relay that has ended meanwhile drops its request.
-            let _ = relay.send(Request { stopped: self.asks.clone(), turn });
-        }
-    }
-
-    /// Waits a moment if connections are being opened, and have not taken too long already.
-    async fn waits_for_openings(&mut self) -> bool {
-        let until = *self.opening_until.get_or_insert_with(|| Instant::now() + OPENING);
-        let waits =
-            (self.relays.all().len() as u64) < self.ledger.active() && Instant::now() < until;
-        if waits {
-            sleep(Duration::from_millis(1)).await;
-        }
-        waits
     }
 }
 
@@ -179,12 +130,11 @@ impl Request {
         began: std::time::Instant,
         relaying: Box<Relaying>,
     ) -> Option<Box<Relaying>> {
-        let Self { stopped, turn } = self;
         let (back, stays) = oneshot::channel();
         let relaying = Some((relaying, back));
         // A refused one is dropped, and comes back.
-        let _ = stopped.send(Paused { id, names, began, relaying, _turn: turn });
-        drop(stopped);
+        let _ = self.0.send(Paused { id, names, began, relaying });
+        drop(self);
         stays.await.ok()
     }
 }
@@ -196,7 +146,9 @@ impl Paused {
 
     /// The connection belongs to another process.
     pub fn moved(mut self) {
-        self.relaying = None;
+        if let Some((relaying, _)) = self.relaying.take() {
+            relaying.set_shared(false);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The new process: what it asks for, and when it may use what it got.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -9,13 +10,12 @@ use std::time::Instant;
 use gush_net::{ByteCounts, Conduit, Relay};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
-use super::wire::{Hello, Message, Moved, Wire, unexpected};
-use crate::connection::Relaying;
+use super::wire::{Hello, Known, Message, State, Wire, unexpected, unless};
+use crate::connection::{Directions, Relaying};
 use crate::open::{self, End, Peer};
 use crate::session::{Name, Names, Shared};
-use crate::stop::Stop;
 
 /// Descriptors of a new process beyond those of the running link: its threads may be more.
 const SPARE: u64 = 16;
@@ -28,15 +28,6 @@ pub(super) struct Taking {
     pub listener: Arc<OwnedFd>,
     /// That of the metrics, and their place.
     pub metrics: Option<(String, OwnedFd)>,
-}
-
-/// What comes from the running link.
-pub(crate) enum Taken {
-    /// This process accepts clients from here on.
-    Accept,
-    Connections(Vec<Resumed>),
-    /// All has come, or the running link goes on.
-    End(io::Result<()>),
 }
 
 impl Taking {
@@ -61,7 +52,7 @@ impl Taking {
             (Message::Refused(why), _) => return Err(refused(&why)),
             (other, _) => return Err(unexpected(&other)),
         };
-        // Found out later, the running link would have given some of its connections already.
+        // Found out later, the connections of the running link would stand still meanwhile.
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         if limit < needed {
             let why = format!(
@@ -78,105 +69,60 @@ impl Taking {
         Ok(Some(Self { wire, door, listener: Arc::new(listener), metrics }))
     }
 
-    /// Takes over all that the running link has, until it has no more or `stop` drains this link.
-    pub fn take(self, shared: &Arc<Shared>) -> (OwnedFd, UnboundedReceiver<Taken>) {
+    /// Takes over all that the running link has, unless `stop` drains this link first.
+    pub fn take(self, shared: &Arc<Shared>) -> (OwnedFd, oneshot::Receiver<Taken>) {
         let Self { mut wire, door, .. } = self;
-        let (sender, taken) = unbounded_channel();
+        let (sender, taken) = oneshot::channel();
         let shared = Arc::clone(shared);
         tokio::spawn(async move {
-            let all = take_all(&mut wire, &sender, &shared).await;
+            let all = take_all(&mut wire, &shared).await;
             // The link waits for this message.
-            let _ = sender.send(Taken::End(all));
+            let _ = sender.send(all);
         });
         (door, taken)
     }
 }
 
-async fn take_all(
-    wire: &mut Wire,
-    taken: &UnboundedSender<Taken>,
-    shared: &Shared,
-) -> io::Result<()> {
-    let pass_on = |what| taken.send(what).map_err(|_| ended());
+async fn take_all(wire: &mut Wire, shared: &Shared) -> Taken {
+    let (all, last_id) = unless(shared.stop.draining(), receive_all(wire, shared)).await?;
+    wire.send(&Message::Taken, &[]).await?;
+    // Not before: dropped, those of the running link would end. It may hang, and keep them.
+    all.iter().for_each(|one| one.relaying.set_shared(true));
+    shared.ledger.begin_after(last_id);
+    Ok(all)
+}
+
+/// All connections, and the last number.
+async fn receive_all(wire: &mut Wire, shared: &Shared) -> io::Result<(Vec<Resumed>, u64)> {
     wire.send(&Message::Ready, &[]).await?;
+    let (mut known, mut all) = (HashMap::new(), Vec::new());
     loop {
-        let next = until_drained(&shared.stop, next(wire, shared)).await?;
-        let group = match next {
-            Next::Accept(last_id) => {
-                shared.ledger.begin_after(last_id);
-                pass_on(Taken::Accept)?;
-                continue;
+        let (message, descriptors) = wire.receive().await?;
+        let mut descriptors = descriptors.into_iter();
+        match message {
+            Message::Known(connections) => {
+                known.reserve(connections.len());
+                for connection in connections {
+                    known.insert(connection.id, introduced(connection, &mut descriptors, shared)?);
+                }
             }
-            Next::Group(group) => group,
-        };
-        wire.send(&Message::Taken, &[]).await?;
-        goes(wire, &shared.stop).await?;
-        if group.is_empty() {
-            return Ok(());
+            Message::States(states) => {
+                for state in states {
+                    let connection = known.remove(&state.id).ok_or_else(missing)?;
+                    let [forward, back] = state.hand_bytes;
+                    let hands =
+                        [wire.receive_bytes(forward).await?, wire.receive_bytes(back).await?];
+                    all.push(resumed(connection, state, &mut descriptors, hands, shared)?);
+                }
+            }
+            Message::All { last_id } => return Ok((all, last_id)),
+            other => return Err(unexpected(&other)),
         }
-        pass_on(Taken::Connections(group))?;
     }
 }
 
-enum Next {
-    Accept(u64),
-    Group(Vec<Resumed>),
-}
-
-async fn next(wire: &mut Wire, shared: &Shared) -> io::Result<Next> {
-    let (group, descriptors) = loop {
-        match wire.receive().await? {
-            (Message::Accept { last_id }, _) => return Ok(Next::Accept(last_id)),
-            (Message::Group(group), descriptors) => break (group, descriptors),
-            // The running link is at work.
-            (Message::Staying, _) => {}
-            (other, _) => return Err(unexpected(&other)),
-        }
-    };
-    let mut descriptors = descriptors.into_iter();
-    let mut all = Vec::with_capacity(group.len());
-    for moved in group {
-        let [forward, back] = moved.hand_bytes;
-        let hands = [wire.receive_bytes(forward).await?, wire.receive_bytes(back).await?];
-        all.push(resumed(moved, &mut descriptors, hands, shared)?);
-    }
-    Ok(Next::Group(all))
-}
-
-/// Returns once the group belongs to this process.
-///
-/// # Errors
-/// It does not, and stays with the running link.
-async fn goes(wire: &mut Wire, stop: &Stop) -> io::Result<()> {
-    let answer = match until_drained(stop, wire.receive()).await {
-        // Given up here alone, the group would be lost if the running link has sent `Go`
-        // meanwhile: either it has done so already, or cannot any more.
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) =>
-        {
-            wire.stop_receiving()?;
-            wire.receive().await.map_err(|_| error)
-        }
-        answer => answer,
-    };
-    match answer?.0 {
-        Message::Go => Ok(()),
-        other => Err(unexpected(&other)),
-    }
-}
-
-/// The result of `work`, unless the link drains first.
-async fn until_drained<T>(stop: &Stop, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::select! {
-        biased;
-        () = stop.draining() => Err(ended()),
-        done = work => done,
-    }
-}
-
-fn ended() -> io::Error {
-    io::Error::new(io::ErrorKind::Interrupted, "ended by a signal")
-}
+/// The connections of a running link that now belong to this one.
+pub(crate) type Taken = io::Result<Vec<Resumed>>;
 
 /// A connection of another process, to go on here.
 pub(crate) struct Resumed {
@@ -187,39 +133,60 @@ pub(crate) struct Resumed {
     pub relaying: Box<Relaying>,
 }
 
+/// A connection that is the running link's still.
+struct Introduced {
+    names: Names,
+    began: Instant,
+    directions: Directions,
+    ends: [Box<End>; 2],
+}
+
+fn introduced(
+    known: Known,
+    descriptors: &mut impl Iterator<Item = OwnedFd>,
+    shared: &Shared,
+) -> io::Result<Introduced> {
+    let Known { client, other, age, directions, parts, .. } = known;
+    let [a, b] = parts.map(|parts| {
+        let mut next = || descriptors.next().ok_or_else(missing);
+        let parts = parts.into_iter().map(|part| Ok((part, next()?)));
+        Conduit::of_parts(parts.collect::<io::Result<_>>()?)
+    });
+    let end = |conduit, name: &Name| Box::new(End::new(conduit, Peer::Other(name.to_string())));
+    let names = Names { client: Name::Text(client.into()), other: Name::Text(other.into()) };
+    let (first_name, second_name) = shared.in_order(&names.client, &names.other);
+    let ends = [end(a?, first_name), end(b?, second_name)];
+    let began = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
+    Ok(Introduced { names, began, directions, ends })
+}
+
 fn resumed(
-    moved: Moved,
+    introduced: Introduced,
+    state: State,
     descriptors: &mut impl Iterator<Item = OwnedFd>,
     hands: [Vec<u8>; 2],
     shared: &Shared,
 ) -> io::Result<Resumed> {
-    let Moved { id, client, other, age, directions, parts, relay: mut state, .. } = moved;
-    let missing = || io::Error::new(io::ErrorKind::InvalidData, "a descriptor is missing");
-    let mut next = || descriptors.next().ok_or_else(missing);
-    let [a, b] = parts.map(|parts| {
-        let parts = parts.into_iter().map(|part| Ok((part, next()?)));
-        Conduit::of_parts(parts.collect::<io::Result<_>>()?)
-    });
-    let (a, b) = (a?, b?);
+    let Introduced { names, began, directions, ends: [first, second] } = introduced;
+    let State { id, relay: mut state, .. } = state;
     let mut pipes = [None, None];
     for ((pipe, direction), hand) in pipes.iter_mut().zip(&mut state.directions).zip(hands) {
         direction.hand = hand;
         if direction.piped_bytes > 0 {
+            let mut next = || descriptors.next().ok_or_else(missing);
             *pipe = Some([next()?, next()?]);
         }
     }
     let counts = Arc::new(ByteCounts::default());
     // Ends that move have no program, and end like sockets.
     let options = shared.settings.relay(id, Arc::clone(&counts)).close_sends_last_fin();
-    let relay = Relay::carry_on(&options, state, pipes, [&a, &b])?;
-    let end = |conduit, name: &Name| Box::new(End::new(conduit, Peer::Other(name.to_string())));
-    let names = Names { client: Name::Text(client.into()), other: Name::Text(other.into()) };
-    let (first_name, second_name) = shared.in_order(&names.client, &names.other);
-    let (first, second) = (end(a, first_name), end(b, second_name));
+    let relay = Relay::carry_on(&options, state, pipes, [&first.conduit, &second.conduit])?;
     let relaying = Relaying { first, second, relay, directions, has_datagrams: false };
-    let relaying = Box::new(relaying);
-    let began = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
-    Ok(Resumed { id, names, counts, began, relaying })
+    Ok(Resumed { id, names, counts, began, relaying: Box::new(relaying) })
+}
+
+fn missing() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a part of a connection is missing")
 }
 
 fn refused(why: &str) -> io::Error {

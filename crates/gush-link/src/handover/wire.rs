@@ -22,21 +22,23 @@ use crate::connection::Directions;
 use crate::watch::watch;
 
 /// Changes with every change of the messages that an older process would misread.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 /// How long either process waits for the other's next message: longer than the running link waits
-/// for a relay to stop.
+/// for its relays to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the running link, all of whose relays stand still, waits for the new process.
+pub(super) const PAUSED: Duration = Duration::from_secs(3);
 /// How long a new process waits for its turn while another one takes over.
 const TURN: Duration = Duration::from_secs(60);
 /// The largest packet. A socket's send buffer has 208 KiB by default (net.core.wmem_default).
 const PACKET_BYTES: usize = 128 << 10;
 /// The most connections of a message.
-pub(super) const GROUP: usize = 24;
+pub(super) const GROUP: usize = 48;
 /// The most bytes of the names of a connection, so that a group of them fits a packet.
-pub(super) const NAME_BYTES: usize = 2 << 10;
-/// The most descriptors of a message: of each connection two of each end, and the ends of two
-/// pipes. The kernel takes 253 (`SCM_MAX_FD`, unix(7)).
-const DESCRIPTORS: usize = 8 * GROUP;
+pub(super) const NAME_BYTES: usize = 1 << 10;
+/// The most descriptors of a message: of each connection two of each end, or the ends of two pipes.
+/// The kernel takes 253 (`SCM_MAX_FD`, unix(7)).
+const DESCRIPTORS: usize = 4 * GROUP;
 /// The most bytes in flight in memory, of one direction.
 pub(super) const HAND_BYTES: usize = 1 << 20;
 
@@ -55,25 +57,22 @@ pub(super) enum Message {
     },
     /// The new process has all that it opens itself.
     Ready,
-    /// The new process accepts clients, whose numbers come after this one.
-    Accept {
+    /// With the descriptors of each connection: of the first end, and of the second.
+    Known(Vec<Known>),
+    /// With the descriptors of the pipes with bytes in flight; packets with the bytes in memory
+    /// follow.
+    States(Vec<State>),
+    /// No more states come: other known connections stay. The numbers of new clients come after this one.
+    All {
         last_id: u64,
     },
-    /// With the descriptors of each connection: of the first end, of the second, and of the pipes
-    /// with bytes in flight; packets with the bytes in memory follow. The last group has no
-    /// connection, and means the listeners and the names of their sockets.
-    Group(Vec<Moved>),
-    /// None of the connections that were to be the next group can move.
-    Staying,
-    /// The new process has the group, and can use it.
+    /// These connections, the listeners and the names of their sockets belong to the new process.
     Taken,
-    /// The group belongs to the new process.
-    Go,
 }
 
-/// A connection whose relay is paused.
+/// What does not change of a connection, which is the running link's.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Moved {
+pub(super) struct Known {
     pub id: u64,
     pub client: String,
     pub other: String,
@@ -81,6 +80,12 @@ pub(super) struct Moved {
     pub directions: Directions,
     /// Of both ends.
     pub parts: [Vec<Part>; 2],
+}
+
+/// The rest of a known connection, once its relay is paused.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    pub id: u64,
     pub relay: RelayState,
     /// The bytes in memory, forward and back.
     pub hand_bytes: [usize; 2],
@@ -100,13 +105,15 @@ pub(crate) struct Hello {
 pub(super) struct Wire {
     socket: AsyncFd<OwnedFd>,
     room: Vec<u8>,
+    /// How long a message may take.
+    pub patience: Duration,
 }
 
 impl Wire {
     /// Of a socket with O_NONBLOCK.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Self { socket, room: vec![0; PACKET_BYTES] })
+        Ok(Self { socket, room: vec![0; PACKET_BYTES], patience: PATIENCE })
     }
 
     /// Is the other process the same user's? For root it has to be root's: what comes from it is
@@ -150,11 +157,11 @@ impl Wire {
             retry_on_intr(|| sendmsg(socket, &packet, &mut ancillary, SendFlags::NOSIGNAL))?;
             Ok(())
         };
-        in_time(PATIENCE, self.socket.async_io(Interest::WRITABLE, send)).await
+        in_time(self.patience, self.socket.async_io(Interest::WRITABLE, send)).await
     }
 
     pub async fn receive(&mut self) -> io::Result<(Message, Vec<OwnedFd>)> {
-        self.receive_within(PATIENCE).await
+        self.receive_within(self.patience).await
     }
 
     /// The answer of the running link, which may be handing over to another process.
@@ -176,14 +183,14 @@ impl Wire {
         }
         let mut all = Vec::new();
         while all.len() < count {
-            let (bytes, _) = self.receive_packet(PATIENCE).await?;
+            let (bytes, _) = self.receive_packet(self.patience).await?;
             all.extend_from_slice(&self.room[..bytes]);
         }
         if all.len() == count { Ok(all) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
     async fn receive_packet(&mut self, limit: Duration) -> io::Result<(usize, Vec<OwnedFd>)> {
-        let Self { socket, room } = self;
+        let Self { socket, room, .. } = self;
         let receive = |socket: &OwnedFd| {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -216,6 +223,18 @@ impl Wire {
 async fn in_time<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the other process does not answer");
     timeout(limit, work).await.map_err(late)?
+}
+
+/// The result of `work`, unless `stop` resolves first.
+pub(super) async fn unless<T>(
+    stop: impl Future<Output = ()>,
+    work: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    tokio::select! {
+        biased;
+        () = stop => Err(io::Error::new(io::ErrorKind::Interrupted, "ended by a signal")),
+        done = work => done,
+    }
 }
 
 /// The error of a message that is not the one due.

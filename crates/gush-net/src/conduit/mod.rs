@@ -317,6 +317,28 @@ impl Conduit {
         Ok(Self(Halves::apart(read, write)))
     }
 
+    /// Says whether another process has copies of the descriptors ([`parts`](Self::parts)), which
+    /// keep connections open: then their ends are sent by shutdown(2), and not left to close(2).
+    /// Dropped, a shared conduit ends its connections.
+    pub fn set_shared(&self, is_shared: bool) {
+        for half in self.0.each() {
+            if let Half::Fd(descriptor) = half {
+                descriptor.set_shared(is_shared);
+            }
+        }
+    }
+
+    /// Is there nothing but sockets? The end of any of them can be sent while another process has it.
+    #[must_use]
+    pub fn is_of_sockets(&self) -> bool {
+        self.0.each().all(|half| matches!(half, Half::Fd(descriptor) if descriptor.is_socket()))
+    }
+
+    /// Of each half.
+    pub(crate) fn are_shared(&self) -> impl Iterator<Item = bool> {
+        self.0.each().map(|half| matches!(half, Half::Fd(descriptor) if descriptor.is_shared()))
+    }
+
     /// The port of a descriptor that is read or written.
     pub(crate) fn port(&self, side: Side) -> Option<PortState> {
         match self.0.get(side)? {

@@ -34,6 +34,34 @@ fn both_sockets_of_an_end_are_reset() {
     });
 }
 
+/// Another process has a copy, as after a handover that failed, or one that went well.
+#[test]
+fn a_shared_conduit_ends_its_connection_and_one_that_was_given_away_does_not() {
+    run(async {
+        for (is_shared, resets) in [(true, false), (true, true), (false, false)] {
+            let (near, far) = pair(Wire::Tcp);
+            let near = OwnedFd::from(near);
+            let copy = near.try_clone().expect("a copy");
+            let conduit = Conduit::new(near).expect("an end");
+            conduit.set_shared(true);
+            conduit.set_shared(is_shared);
+            if resets {
+                conduit.reset_on_close();
+            }
+            drop(conduit);
+            if !is_shared {
+                Conduit::new(copy).expect("an end").write_all(b"on").await.expect("open");
+            }
+            let mut heard = Vec::new();
+            let mut far = Conduit::new(far.into()).expect("an end");
+            match far.read_to_end(&mut heard).await {
+                Ok(_) => assert_eq!((heard.is_empty(), resets), (is_shared, false)),
+                Err(error) => assert!(resets && error.kind() == ErrorKind::ConnectionReset),
+            }
+        }
+    });
+}
+
 /// A layer that has its own message for the end: the peer has all data though it never acknowledges that word.
 #[test]
 fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
