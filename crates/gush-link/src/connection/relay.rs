@@ -1,6 +1,6 @@
 //! The relay of a connection.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,14 +149,10 @@ impl Connection<'_> {
         });
         loop {
             let Relaying { first, second, relay, has_datagrams, .. } = &mut *relaying;
-            let room = [first.keeper.makes_room(), second.keeper.makes_room()];
-            let idle: Pin<Box<dyn Future<Output = ()> + Send>> = match *has_datagrams {
-                true => Box::pin(self.datagrams_idle()),
-                false => Box::pin(pending()),
-            };
-            let asked = Entry::asked(movable.as_mut());
+            let evicted = [first.keeper.makes_room(), second.keeper.makes_room()];
+            let stopped = self.stopped(*has_datagrams, evicted);
+            let asked = poll_fn(|cx| Entry::poll_asked(movable.as_mut(), cx));
             let work = async {
-                let [first_room, second_room] = room;
                 tokio::select! {
                     biased;
                     // First: all others wait until this one has stopped.
@@ -165,9 +161,7 @@ impl Connection<'_> {
                         Ok(totals) => RelayEnd::Ended(totals),
                         Err(error) => RelayEnd::Failed(error),
                     }),
-                    () = idle => Stop::End(RelayEnd::Stopped(Ending::Idle)),
-                    () = first_room => Stop::End(RelayEnd::Stopped(Ending::MadeRoom)),
-                    () = second_room => Stop::End(RelayEnd::Stopped(Ending::MadeRoom)),
+                    ending = stopped => Stop::End(RelayEnd::Stopped(ending)),
                 }
             };
             let request = match self.phase(Phase::Relay, None, work).await {
@@ -178,6 +172,27 @@ impl Connection<'_> {
             let offered = request.offer(self.id, self.names.clone(), self.began, relaying);
             relaying = Box::pin(offered).await?;
         }
+    }
+
+    /// Resolves when a relay of datagrams ends without an end of its bytes. Takes no memory for others.
+    fn stopped<'s>(
+        &'s self,
+        has_datagrams: bool,
+        evicted: [Option<impl Future<Output = ()> + Send + 's>; 2],
+    ) -> Pin<Box<dyn Future<Output = Ending> + Send + 's>> {
+        if !has_datagrams && evicted.iter().all(Option::is_none) {
+            return Box::pin(pending());
+        }
+        let idle = has_datagrams.then(|| self.datagrams_idle());
+        let [first, second] = evicted;
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = resolved(idle) => Ending::Idle,
+                () = resolved(first) => Ending::MadeRoom,
+                () = resolved(second) => Ending::MadeRoom,
+            }
+        })
     }
 
     /// Resolves when the link drains and nothing has moved for [`LAST_ANSWERS`]: datagrams have no
@@ -203,6 +218,14 @@ impl Connection<'_> {
             }
             (before, was_full) = (now, is_full);
         }
+    }
+}
+
+/// Never resolves without a future.
+async fn resolved(future: Option<impl Future<Output = ()>>) {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
     }
 }
 

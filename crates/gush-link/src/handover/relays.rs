@@ -1,8 +1,8 @@
 //! The relays of a link, which stop while they are handed over.
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gush_net::within;
@@ -105,12 +105,11 @@ impl Stopping {
 }
 
 impl Entry<'_> {
-    /// Resolves when the relay is to stop; never for one that cannot move. May be cancelled.
-    pub async fn asked(entry: Option<&mut Self>) -> Request {
-        let Some(entry) = entry else { return pending().await };
-        match entry.requests.recv().await {
-            Some(request) => request,
-            None => pending().await,
+    /// Ready when the relay is to stop; never for one that cannot move.
+    pub fn poll_asked(entry: Option<&mut Self>, cx: &mut Context<'_>) -> Poll<Request> {
+        match entry.map(|entry| entry.requests.poll_recv(cx)) {
+            Some(Poll::Ready(Some(request))) => Poll::Ready(request),
+            _ => Poll::Pending,
         }
     }
 }

@@ -113,7 +113,7 @@ async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result
     let peer = Peer::of_socket(Some(address.as_any()), &fd);
     let conduit = Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?;
     let mut end = End::new(conduit, peer);
-    end.keeper.made.extend(named.and_then(|made| made.unless_kept(options)));
+    end.keeper.keep(named.and_then(|made| made.unless_kept(options)));
     Ok(end)
 }
 

@@ -358,7 +358,7 @@ pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, Ope
     let to = unix_address(name).map_err(fail)?.as_any();
     let peer = Peer::Unix { name: Some(name.clone()), process: None };
     let mut end = end(fd, Some(to.clone()), Senders::Only(to), peer, options)?;
-    end.keeper.made.extend(made.and_then(|made| made.unless_kept(options)));
+    end.keeper.keep(made.and_then(|made| made.unless_kept(options)));
     Ok(end)
 }
 
@@ -369,7 +369,7 @@ pub(crate) fn recv_unix(name: &UnixName, options: &Options) -> Result<End, OpenE
     // As a descriptor: such datagrams may be longer than those of UDP, and are measured.
     let conduit = connected(fd, &peer, options)?.read_only();
     let mut end = End::new(conduit, peer);
-    end.keeper.made.extend(made);
+    end.keeper.keep(made);
     Ok(end)
 }
 

@@ -1,12 +1,11 @@
 //! What is cleaned up when an end is no longer used: names, programs, terminals.
 
 use std::fmt;
-use std::future::pending;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -101,9 +100,12 @@ impl Borrowed {
 
 /// What an end owns besides its descriptors, until the connection is over.
 ///
-/// Dropping the keeper removes the end's FIFO and ends the end's program.
+/// Dropping the keeper removes the end's FIFO and ends the end's program. Most ends own nothing, and
+/// have no memory for it.
 #[derive(Default)]
-pub struct Keeper {
+pub struct Keeper(Option<Box<Owned>>);
+
+pub struct Owned {
     pub(super) made: Vec<Made>,
     pub(super) program: Option<Program>,
     /// The master of the program's terminal, if the program gets no end of its input. Dropped after
@@ -122,16 +124,52 @@ pub struct Keeper {
     pub(super) unsent: Option<Arc<AtomicU64>>,
 }
 
+impl Owned {
+    const NOTHING: Self = Self {
+        made: Vec::new(),
+        program: None,
+        without_eof: None,
+        input: None,
+        put_back: Vec::new(),
+        ours: Vec::new(),
+        lines: Vec::new(),
+        served: None,
+        unsent: None,
+    };
+}
+
+impl Deref for Keeper {
+    type Target = Owned;
+
+    fn deref(&self) -> &Owned {
+        static NOTHING: Owned = Owned::NOTHING;
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl DerefMut for Keeper {
+    fn deref_mut(&mut self) -> &mut Owned {
+        self.0.get_or_insert_with(|| Box::new(Owned::NOTHING))
+    }
+}
+
 impl Keeper {
     /// Is there nothing to wait for or to remove at the end?
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { made, program, without_eof, input, put_back, ours, lines, served, unsent: _ } =
-            self;
+        let Owned { made, program, without_eof, input, put_back, ours, lines, served, unsent: _ } =
+            &**self;
         made.is_empty()
             && put_back.is_empty()
             && ours.is_empty()
             && lines.is_empty()
             && (program.is_none() && without_eof.is_none() && input.is_none() && served.is_none())
+    }
+
+    /// Removes the name with the end.
+    pub(super) fn keep(&mut self, made: Option<Made>) {
+        if let Some(made) = made {
+            self.made.push(made);
+        }
     }
 
     /// The process started for this end.
@@ -150,26 +188,26 @@ impl Keeper {
         self.unsent.as_ref().map_or(0, |unsent| unsent.load(Ordering::Relaxed))
     }
 
-    /// Resolves when this end, a sender of datagrams, is evicted; never for other ends.
-    pub(crate) fn makes_room(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        match self.served.as_ref().map(Served::makes_room) {
-            Some(room) => Box::pin(room),
-            // Without a value, which takes no memory.
-            None => Box::pin(pending()),
-        }
+    /// Resolves when this end, a sender of datagrams, is evicted; `None` for other ends.
+    pub(crate) fn makes_room(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.served.as_ref().map(Served::makes_room)
     }
 
     /// The keeper of an end whose directions were opened separately. Only one has a program.
-    pub(crate) fn and(self, mut later: Self) -> Self {
-        later.made.extend(self.made);
+    pub(crate) fn and(self, later: Self) -> Self {
+        let (first, mut later) = match (self.0, later.0) {
+            (Some(first), Some(later)) => (first, later),
+            (first, later) => return Self(first.or(later)),
+        };
+        later.made.extend(first.made);
         // The change that was made first is put back last.
-        later.put_back.extend(self.put_back);
-        later.lines.extend(self.lines);
-        later.ours.extend(self.ours);
-        let (program, without_eof) =
-            (self.program.or(later.program.take()), self.without_eof.or(later.without_eof.take()));
-        let unsent = self.unsent.or(later.unsent.take());
-        Self { program, without_eof, unsent, ..later }
+        later.put_back.extend(first.put_back);
+        later.lines.extend(first.lines);
+        later.ours.extend(first.ours);
+        later.program = first.program.or(later.program.take());
+        later.without_eof = first.without_eof.or(later.without_eof.take());
+        later.unsent = first.unsent.or(later.unsent.take());
+        Self(Some(later))
     }
 
     /// The program is ended once it has read all, if its terminal is raw, which passes no end on.
@@ -213,7 +251,7 @@ impl Keeper {
     /// # Errors
     /// The error of waitpid(2).
     pub async fn finished(&mut self) -> io::Result<Option<std::process::ExitStatus>> {
-        match &mut self.program {
+        match self.0.as_mut().and_then(|owned| owned.program.as_mut()) {
             Some(program) => program.finished().await.map(Some),
             None => Ok(None),
         }

@@ -399,8 +399,9 @@ impl End {
     fn set_as_terminal(mut self, options: &Options) -> Result<Self, OpenError> {
         let fd = self.conduit.read_fd().or_else(|| self.conduit.write_fd());
         if let Some(fd) = fd {
-            let set = terminal::set(&fd, options)?;
-            self.keeper.put_back.extend(set.map(Borrowed::Terminal));
+            if let Some(set) = terminal::set(&fd, options)? {
+                self.keeper.put_back.push(Borrowed::Terminal(set));
+            }
         }
         Ok(self)
     }
@@ -466,7 +467,7 @@ impl Opened {
     /// Removes the file with what was opened.
     fn keeping(mut self, made: Option<Made>) -> Self {
         match &mut self {
-            Self::One(end) => end.keeper.made.extend(made),
+            Self::One(end) => end.keeper.keep(made),
             Self::Listener(listener) => listener.keep(made),
         }
         self
