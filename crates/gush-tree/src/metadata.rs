@@ -267,12 +267,13 @@ impl Transfer<'_> {
         match self.options.preserve.mode {
             ModeRule::Keep => self.keep_mode(bits, may_have_acl),
             ModeRule::Fresh if self.created => {
-                self.drop_acl()?;
                 let all = match kind(self.source_stat) {
                     FileType::Directory | FileType::Socket => 0o777,
                     _ => 0o666,
                 };
-                self.target.set_mode(self.with_own_special(all & !umask()))
+                let bits = self.with_own_special(all & !umask());
+                self.drop_acl(bits)?;
+                self.target.set_mode(bits)
             }
             _ if self.provisional_bits == 0 => Ok(()),
             // The umask may withhold all bits withheld on purpose, but a lent bit must go.
@@ -295,7 +296,7 @@ impl Transfer<'_> {
         if may_have_acl {
             self.keep_access_list(bits)?;
         } else {
-            self.drop_acl()?;
+            self.drop_acl(bits)?;
         }
         // That list is for files to come: without it the directory itself grants what it should.
         let for_files = match kind(self.source_stat) {
@@ -330,16 +331,16 @@ impl Transfer<'_> {
                     return Err(errno);
                 }
             }
-            Err(errno) if xattr::is_absence(errno) => self.drop_acl()?,
+            Err(errno) if xattr::is_absence(errno) => self.drop_acl(bits)?,
             Err(errno) => return Err(errno),
         }
         Ok(())
     }
 
-    fn drop_acl(&self) -> io::Result<()> {
+    fn drop_acl(&self, bits: u32) -> io::Result<()> {
         match self.created && !self.may_inherit_acl {
             true => Ok(()),
-            false => drop_acl(&self.target.holder()),
+            false => drop_acl(&self.target.holder(), bits),
         }
     }
 }
@@ -366,9 +367,10 @@ fn set_owner(target: Handle<'_>, wanted: &Stat) -> io::Result<bool> {
     }
 }
 
-/// Removes the access control list that a directory's default list may have given the new file.
-fn drop_acl(holder: &Holder<'_>) -> io::Result<()> {
-    match holder.remove(xattr::ACL) {
+/// Removes an access control list, such as a directory's default list may have given a new file. As
+/// GNU, by a list of the mode's bits: a list that is only removed leaves its mask to the group.
+fn drop_acl(holder: &Holder<'_>, bits: u32) -> io::Result<()> {
+    match holder.set(xattr::ACL, &xattr::list_of_bits(bits)) {
         Err(errno) if !xattr::is_absence(errno) => Err(errno),
         _ => Ok(()),
     }
@@ -399,6 +401,7 @@ pub(crate) fn inherit(
     let target = Handle::Open(new);
     let same_owner = (old_stat.st_uid, old_stat.st_gid) == (new_stat.st_uid, new_stat.st_gid);
     let kept = same_owner || set_owner(target, old_stat)?;
+    let bits = old_stat.st_mode & if kept { 0o7777 } else { 0o777 };
     // An unreadable file's attributes cannot be copied.
     if let Ok(old) = old.open_regular(fs::OFlags::RDONLY, Mode::empty()) {
         use std::os::fd::AsFd as _;
@@ -407,10 +410,9 @@ pub(crate) fn inherit(
         if let Ok(acl) = from.get(xattr::ACL) {
             to.set(xattr::ACL, &acl)?;
         } else {
-            drop_acl(&to)?;
+            drop_acl(&to, bits)?;
         }
     }
-    let bits = old_stat.st_mode & if kept { 0o7777 } else { 0o777 };
     target.set_mode(bits & !bits_lost_by_writing(bits))
 }
 

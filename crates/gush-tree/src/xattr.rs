@@ -119,6 +119,21 @@ pub(crate) fn group_bits(acl: &[u8]) -> Option<u32> {
     pairs.find(|[tag, _]| *tag == ACL_GROUP_OBJ).map(|[_, bits]| u32::from(bits) & 0o7)
 }
 
+/// The access control list that says what these permission bits say, as [`group_bits`] reads it.
+pub(crate) fn list_of_bits(bits: u32) -> Vec<u8> {
+    // Of include/uapi/linux/posix_acl.h: tags, and the id of entries that name nobody.
+    const VERSION: u32 = 2;
+    const OWNER_GROUP_OTHER: [(u16, u32); 3] = [(0x01, 6), (0x04, 3), (0x20, 0)];
+    const NOBODY: u32 = u32::MAX;
+    let mut list = VERSION.to_le_bytes().to_vec();
+    for (tag, shift) in OWNER_GROUP_OTHER {
+        list.extend(tag.to_le_bytes());
+        list.extend(((bits >> shift & 0o7) as u16).to_le_bytes());
+        list.extend(NOBODY.to_le_bytes());
+    }
+    list
+}
+
 /// Does the error only mean: no such attribute, or no support for attributes?
 pub(crate) fn is_absence(errno: Errno) -> bool {
     matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS)

@@ -24,7 +24,7 @@ fn interrupted_calls_are_made_again() {
         "fchmod",
         "fchown",
         "utimensat",
-        "fremovexattr",
+        "fsetxattr",
         "fgetxattr",
         "flistxattr",
         "fsync",

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::common::cp::{script, stderr, stdout};
-use crate::common::{nobody, skipped};
+use crate::common::{nobody, skipped, strace};
 use crate::remote::remote;
 
 /// One entry of each kind in `s`, `t` as its copy, and then other attributes in `s`. `look` prints
@@ -352,4 +352,23 @@ fn ranks_bring_attributes_up_to_date() {
         a=$?; wait $!; b=$?; echo $a $b; stat -c %a t/* | sort -u",
     );
     assert_eq!(said, "0 0\n600\n");
+}
+
+/// Without its list the mask would be the rights of the owning group, until the mode is set.
+#[test]
+fn an_access_list_goes_together_with_the_rights_that_it_gave() {
+    let dir = tempfile::tempdir().unwrap();
+    for options in [&["-p", "--checksum"][..], &["-p"]] {
+        says(dir.path(), "echo f >s; chmod 600 s; cp -p s t; setfacl -m u:9:rwx t; stat -c %a t");
+        let mut traced = match strace(&["-e", "inject=chmod,fchmod,fchmodat:error=EPERM"]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        let output =
+            traced.arg("cp").args(options).args(["s", "t"]).current_dir(dir.path()).output();
+        let output = output.unwrap();
+        assert!(stderr(&output).contains("preserving permissions for 't'"), "{output:?}");
+        let said = says(dir.path(), "stat -c %a t; getfacl -nc t | grep -c 9:; rm s t");
+        assert_eq!(said, "600\n0\n", "{options:?}");
+    }
 }

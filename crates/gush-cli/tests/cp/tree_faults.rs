@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 /// Calls about files. Others (memory, signals, threads) are no part of a copy.
 const CALLS: &str = "openat,openat2,newfstatat,fstat,statx,copy_file_range,pread64,pwrite64,utimensat,flistxattr,\
-    fgetxattr,fsetxattr,fremovexattr,fchmod,mkdirat,getdents64,close,readlinkat,symlinkat,linkat,mknodat,fchown,\
+    fgetxattr,fsetxattr,fchmod,mkdirat,getdents64,close,readlinkat,symlinkat,linkat,mknodat,fchown,\
     fchownat,lseek,fstatfs";
 const ENTRIES: [&str; 7] = ["f", "b", "b/g", "b/h", "b/c", "b/c/l", "z"];
 
