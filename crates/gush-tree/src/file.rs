@@ -308,9 +308,7 @@ impl Common<'_> {
         };
         let updated = match job.options().dry_run {
             true => Updated { is_complete: true, has_changed: true },
-            false => {
-                job.with_kept(existing, |transfer, there| transfer.bring_up_to_date(there, events))?
-            }
+            false => job.bring_up_to_date(existing, events)?,
         };
         claim.into_iter().for_each(Claim::keep);
         let Updated { is_complete: complete, has_changed } = updated;

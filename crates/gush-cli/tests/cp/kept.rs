@@ -354,6 +354,32 @@ fn ranks_bring_attributes_up_to_date() {
     assert_eq!(said, "0 0\n600\n");
 }
 
+/// A manifest that comes last may vouch for them.
+#[test]
+fn attributes_set_on_what_stays_are_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    says(
+        dir.path(),
+        "mkdir s; echo f >s/f; ln -s f s/l; $G cp -a s t; chmod 200 s/f; touch -hd @1 s/l",
+    );
+    let calls = "trace=chmod,fchmodat,utimensat,fsync,syncfs";
+    let mut traced = match strace(&["-y", "-o", "calls", "-e", calls]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    traced.args(["cp", "-aT", "--fsync", "--checksum", "s", "t"]).current_dir(dir.path());
+    let output = traced.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let last = |call: &str, on: &str| {
+        let is_one = |(_, line): &(usize, &str)| line.contains(call) && line.contains(on);
+        calls.lines().enumerate().filter(is_one).last().map(|(number, _)| number)
+    };
+    assert!(last("chmod", "0200").is_some() && last("utimensat(", "/t/l>").is_some(), "{calls}");
+    assert!(last("chmod", "0200") < last("fsync(", "/t/f>"), "{calls}");
+    assert!(last("utimensat(", "/t/l>") < last("syncfs(", ""), "{calls}");
+}
+
 /// Without its list the mask would be the rights of the owning group, until the mode is set.
 #[test]
 fn an_access_list_goes_together_with_the_rights_that_it_gave() {

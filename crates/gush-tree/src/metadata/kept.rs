@@ -9,8 +9,8 @@ use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Stat};
-use rustix::io::{self, Errno};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -21,7 +21,7 @@ use crate::file::pin;
 use crate::job::{Entry, Job};
 use crate::options::{CopyOptions, Dereference, Label, ModeRule, Xattrs};
 use crate::overwriting::has_same_time;
-use crate::place::{kind, same_file};
+use crate::place::{kind, proc_path, same_file};
 use crate::xattr::{self, Attributes, Holder};
 
 const OWNER_MAY_WRITE: u32 = 0o200;
@@ -211,6 +211,39 @@ impl<'a> Transfer<'a> {
 }
 
 impl Job<'_> {
+    /// Brings a target that stays up to date, on stable storage where that is promised.
+    pub(crate) fn bring_up_to_date(
+        &self,
+        existing: &Stat,
+        events: &mut dyn Events,
+    ) -> Result<Updated, Error> {
+        self.with_kept(existing, |transfer, there| {
+            let updated = transfer.bring_up_to_date(there, events);
+            if updated.has_changed && self.options().sync {
+                self.sync_kept(transfer.target, kind(there))?;
+            }
+            Ok(updated)
+        })?
+    }
+
+    /// Syncs a file that is held by `O_PATH`: with all its file system, where it cannot be opened or
+    /// has no storage of its own.
+    fn sync_kept(&self, target: Handle<'_>, kind: FileType) -> Result<(), Error> {
+        let (Handle::Pinned { fd, .. } | Handle::Open(fd)) = target;
+        let path = proc_path(fd);
+        let opened = [OFlags::RDONLY, OFlags::WRONLY].into_iter().find_map(|access| {
+            let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let is_stored = matches!(kind, FileType::RegularFile | FileType::Directory);
+            is_stored.then(|| fs::open(&path, flags, Mode::empty()).ok()).flatten()
+        });
+        let place = &self.target.place;
+        let synced = match opened {
+            Some(file) => retry_on_intr(|| fs::fsync(&file)),
+            None => place.open_parent().and_then(|dir| retry_on_intr(|| fs::syncfs(&dir))),
+        };
+        synced.map_err(|errno| Error::os(place.shown, "cannot sync {}", errno))
+    }
+
     /// Has a target that is unchanged other attributes than the source?
     pub(crate) fn lacks_attributes(&self, existing: &Stat) -> Result<bool, Error> {
         match self.options().updates_attributes() {
