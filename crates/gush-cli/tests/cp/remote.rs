@@ -346,6 +346,31 @@ fn a_tree_is_not_copied_into_itself_through_a_host_that_is_this_machine() {
     }
 }
 
+/// The way up from a bind mount does not lead to where its directory is.
+#[test]
+fn a_mirror_through_a_host_spares_a_source_that_is_mounted_from_its_target() {
+    for copy in ["$C -aT --delete --exclude /only m h:d", "$C -aT --delete --exclude /only h:m d"] {
+        for bind in ["d/sub", "d/up/sub"] {
+            let dir = tempfile::tempdir().unwrap();
+            let output = remote_with_mounts(
+                dir.path(),
+                &format!(
+                    "mkdir -p {bind}/sub/deep; echo f >{bind}/f; echo o >{bind}/only
+                    echo g >{bind}/sub/deep/g; mount --bind {bind} m; {copy}; echo $?; umount m
+                    find {bind} -type f | sort"
+                ),
+            );
+            let Some(output) = output else { return };
+            let (said, why) = (stdout(&output), stderr(&output));
+            for kept in ["f", "only", "sub/deep/g"] {
+                assert!(said.contains(&format!("{bind}/{kept}\n")), "{copy} {bind}: {output:?}");
+            }
+            assert!(said.starts_with("1\n"), "{copy} {bind}: {output:?}");
+            assert!(why.contains("is the source or holds the source"), "{copy} {bind}: {why}");
+        }
+    }
+}
+
 /// sshd gives its children a socket, from which data goes through a pipe of the receiver.
 #[test]
 fn a_full_disk_fails_one_file_and_the_others_arrive() {

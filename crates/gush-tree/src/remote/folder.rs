@@ -27,12 +27,12 @@ use crate::{links, rehearsal, remedy, special};
 /// A directory of the target, made or found there.
 #[derive(Debug)]
 pub struct Folder {
-    above: Option<Arc<Folder>>,
+    pub(super) above: Option<Arc<Folder>>,
     name: OsString,
     shown: PathBuf,
     /// Until it is finished.
     portrait: Mutex<Portrait>,
-    stat: Stat,
+    pub(super) stat: Stat,
     restore_bits: Option<u32>,
     is_new: bool,
     /// A dry run made nothing.
@@ -216,7 +216,8 @@ impl Folder {
         act(&Place::below(held.as_fd(), Path::new(name), &shown))
     }
 
-    /// Enters the directory with a name, which is made where nothing is. A symbolic link is not
+    /// Enters the directory with a name, which is made where nothing is. The root of a mirror spares
+    /// what is [`within`](lineage): the source and those above. A symbolic link is not
     /// followed. A dry run makes nothing: below a directory that is not there it finds nothing.
     ///
     /// # Errors
@@ -224,7 +225,7 @@ impl Folder {
     pub fn enter(
         self: &Arc<Self>,
         name: &OsStr,
-        portrait: Portrait,
+        (portrait, within): (Portrait, &[u64]),
         options: &CopyOptions,
     ) -> Result<Arc<Self>, Error> {
         self.with(name, |place| {
@@ -242,7 +243,8 @@ impl Folder {
             });
             let bits = portrait.mode & 0o7777;
             let folder = |held: Held, stat, restore_bits, is_new| {
-                let begun = || Arc::new(Limits::new(held.as_fd(), &stat, HashSet::new()));
+                let source = || within.iter().copied().collect();
+                let begun = || Arc::new(Limits::new(held.as_fd(), &stat, source()));
                 let limits = options.mirror.then(|| self.limits.clone().unwrap_or_else(begun));
                 Arc::new(Self {
                     above: Some(Arc::clone(self)),
@@ -495,7 +497,8 @@ mod tests {
         let options = CopyOptions::default();
         let mut chain = vec![Folder::base(dir.path()).unwrap()];
         for level in 0..5 {
-            let entered = chain[level].enter(OsStr::new("d"), directory(), &options).unwrap();
+            let entered =
+                chain[level].enter(OsStr::new("d"), (directory(), &[]), &options).unwrap();
             chain[level].let_go();
             chain.push(entered);
         }
@@ -511,8 +514,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = CopyOptions::default();
         let base = Folder::base(dir.path()).unwrap();
-        let above = base.enter(OsStr::new("a"), directory(), &options).unwrap();
-        let below = above.enter(OsStr::new("b"), directory(), &options).unwrap();
+        let above = base.enter(OsStr::new("a"), (directory(), &[]), &options).unwrap();
+        let below = above.enter(OsStr::new("b"), (directory(), &[]), &options).unwrap();
         above.let_go();
         std::fs::rename(dir.path().join("a/b"), dir.path().join("b")).unwrap();
         assert!(below.finish(&options, &mut ()).unwrap());
@@ -527,7 +530,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = CopyOptions::default();
         let base = Folder::base(dir.path()).unwrap();
-        let folder = base.enter(OsStr::new("d"), directory(), &options).unwrap();
+        let folder = base.enter(OsStr::new("d"), (directory(), &[]), &options).unwrap();
         assert_eq!(*folder.portrait.lock().unwrap(), directory());
         assert!(folder.finish(&options, &mut ()).unwrap());
         assert_eq!(*folder.portrait.lock().unwrap(), Portrait::default());

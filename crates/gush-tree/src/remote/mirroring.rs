@@ -19,7 +19,7 @@ use crate::options::CopyOptions;
 use crate::overwriting;
 use crate::place::kind;
 use crate::tree::dir;
-use crate::tree::mirror::{Mirror, Report};
+use crate::tree::mirror::{Limits, Mirror, Report};
 
 /// The names of one directory, close together: a directory may have a million.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +141,14 @@ impl Folder {
             }
     }
 
+    /// Is this directory of a mirror the source, or below it?
+    fn is_in_source(&self, limits: &Limits) -> bool {
+        let of_mirror = |folder: &&Self| folder.limits.is_some();
+        std::iter::successors(Some(self), |folder| folder.above.as_deref())
+            .take_while(of_mirror)
+            .any(|folder| limits.holds_source(&folder.stat))
+    }
+
     fn with_mirror(
         &self,
         names: Option<&Names>,
@@ -167,7 +175,7 @@ impl Folder {
                 Ok(names.is_none_or(is_wanted) || atomic::is_pending(target, Path::new(name)))
             },
             limits,
-            is_in_source: false,
+            is_in_source: self.is_in_source(limits),
             is_dry: options.dry_run,
             doubts: &|warning| events.borrow_mut().warns(warning),
             is_protected: &|path, is_directory| {
@@ -213,7 +221,7 @@ mod tests {
     }
 
     fn root(at: &Path, options: &CopyOptions) -> Arc<Folder> {
-        Folder::base(at).unwrap().enter(OsStr::new("t"), directory(), options).unwrap()
+        Folder::base(at).unwrap().enter(OsStr::new("t"), (directory(), &[]), options).unwrap()
     }
 
     fn names(names: &[&str]) -> Names {
@@ -267,8 +275,8 @@ mod tests {
         let options = mirror();
         let root = root(dir.path(), &options);
         root.ignore(b"/a\n/old/x\n");
-        let old = root.enter(OsStr::new("old"), directory(), &options).unwrap();
-        let kept = old.enter(OsStr::new("kept"), directory(), &options).unwrap();
+        let old = root.enter(OsStr::new("old"), (directory(), &[]), &options).unwrap();
+        let kept = old.enter(OsStr::new("kept"), (directory(), &[]), &options).unwrap();
         old.ignore(b"o\n");
         for (folder, of_source) in [(&kept, &[][..]), (&old, &["kept"]), (&root, &["old"])] {
             let of_source = names(of_source);

@@ -21,6 +21,7 @@ pub use failure::Failure;
 pub use folder::Folder;
 pub use mirroring::Names;
 pub use partial::partial_name;
+pub(crate) use portrait::identity;
 pub use portrait::{Portrait, lineage, open_found, pin_found};
 
 pub use crate::metadata::kept::Updated;

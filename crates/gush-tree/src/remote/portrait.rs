@@ -51,7 +51,7 @@ pub struct Portrait {
 }
 
 /// A hash of boot, device and inode: that of a file of another machine is another one.
-pub(super) fn identity(stat: &Stat) -> u64 {
+pub(crate) fn identity(stat: &Stat) -> u64 {
     let boot = this_boot().to_le_bytes();
     xxh3_64(&[&boot[..], &stat.st_dev.to_le_bytes(), &stat.st_ino.to_le_bytes()].concat())
 }

@@ -73,7 +73,7 @@ mod tests {
     fn copy(at: &Path, options: &CopyOptions) -> Vec<String> {
         let mut said = Said::default();
         let root = Folder::base(at).unwrap();
-        let root = root.enter(OsStr::new("t"), portrait(0o040_755), options).unwrap();
+        let root = root.enter(OsStr::new("t"), (portrait(0o040_755), &[]), options).unwrap();
         let mut answers = Vec::new();
         let mut answer = |path: &str, result: Result<String, Error>| {
             answers.push(format!("{path}: {}", result.unwrap_or_else(|error| error.to_string())));
@@ -86,7 +86,7 @@ mod tests {
                 Some(name) => {
                     let (name, portrait) = (OsStr::new(name), portrait(0o040_755));
                     let way = root.make_way(name, &portrait, options, &|| false, &mut said);
-                    way.and_then(|()| root.enter(name, portrait, options))
+                    way.and_then(|()| root.enter(name, (portrait, &[]), options))
                 }
             };
             let folder = match folder {

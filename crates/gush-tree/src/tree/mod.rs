@@ -56,7 +56,8 @@ use crate::metadata::umask;
 use crate::new_directory::DIRECTORY;
 use crate::open;
 use crate::options::{CopyOptions, Dereference};
-use crate::place::{FileId, Place};
+use crate::place::{FileId, Place, same_file};
+use crate::remote::identity;
 use crate::writers::Writers;
 
 /// The directories among the operands so far.
@@ -222,24 +223,24 @@ fn refuse_mirror_around_source(
     source: Entry<'_>,
     existing: &Existing,
     target: &Place<'_>,
-) -> Result<HashSet<FileId>, Error> {
+) -> Result<HashSet<u64>, Error> {
     let mut seen = HashSet::new();
     let Existing::Directory { stat: target_stat, .. } = existing else { return Ok(seen) };
     let shown = source.place.shown;
     let failed = |errno| Error::os(shown, "cannot look at the directories above {}", errno);
     let mut at = source.place.open(DIRECTORY, Mode::empty()).map_err(failed)?;
-    let mut here = FileId::of(source.stat);
+    let mut here = *source.stat;
     loop {
-        if here == FileId::of(target_stat) {
+        if same_file(&here, target_stat) {
             let (from, to) = (quote::always(shown), quote::always(target.shown));
             let text = format!("cannot mirror {from} to {to}, which it is in: it would be removed");
             return Err(Error::about_both(shown, text));
         }
-        seen.insert(here);
+        seen.insert(identity(&here));
         let up = Place::below(at.as_fd(), Path::new(".."), shown);
         let up = up.open(DIRECTORY, Mode::empty()).map_err(failed)?;
-        let above = FileId::of(&retry_on_intr(|| fs::fstat(&up)).map_err(failed)?);
-        if above == here {
+        let above = retry_on_intr(|| fs::fstat(&up)).map_err(failed)?;
+        if same_file(&above, &here) {
             return Ok(seen);
         }
         (at, here) = (up, above);

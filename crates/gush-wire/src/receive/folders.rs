@@ -164,7 +164,7 @@ impl Session {
             Some(folder) => self
                 .make_way((above, &folder), name, &portrait)
                 .and_then(|()| self.refuse_target(&folder, name, (identity, within)))
-                .and_then(|()| folder.enter(name, portrait, &self.options))
+                .and_then(|()| folder.enter(name, (portrait, within), &self.options))
                 .map_err(Failure::from),
             None => Err(Failure::default()),
         };

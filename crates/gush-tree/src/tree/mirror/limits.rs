@@ -9,7 +9,8 @@ use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::place::{FileId, mount_of};
+use crate::place::mount_of;
+use crate::remote::identity;
 
 /// The limits of a mirror: the mount that the target is in, and the source.
 #[derive(Debug)]
@@ -17,17 +18,18 @@ pub(crate) struct Limits {
     device: u64,
     /// `None` if the kernel does not report it.
     mount: Option<u64>,
-    /// The source and the directories above it.
-    source: HashSet<FileId>,
+    /// The [identities](crate::remote::Portrait::identity) of the source and of the directories above
+    /// it.
+    source: HashSet<u64>,
 }
 
 impl Limits {
-    pub(crate) fn new(target: BorrowedFd<'_>, stat: &Stat, source: HashSet<FileId>) -> Self {
+    pub(crate) fn new(target: BorrowedFd<'_>, stat: &Stat, source: HashSet<u64>) -> Self {
         Self { device: stat.st_dev, mount: mount(target), source }
     }
 
     pub(crate) fn holds_source(&self, directory: &Stat) -> bool {
-        self.source.contains(&FileId::of(directory))
+        self.source.contains(&identity(directory))
     }
 
     /// May entries of this directory be removed?
