@@ -376,49 +376,59 @@ async fn serve_all(
             let place = places.take(&shared.ledger).await;
             (accept(&mut listener).await, place)
         };
-        let (client, place) = tokio::select! {
+        let mut is_over = false;
+        let event = tokio::select! {
             biased;
-            () = over.as_mut() => break Ok(()),
-            event = standing.event() => {
-                let taker = match event {
-                    Event::Taken(taken) => {
-                        let taken = taken.map(|all| resume(all, &listener, &mut workers));
-                        match standing.end(taken, &mut listener, &shared) {
-                            Ok(()) => continue,
-                            Err(failure) => break Err(failure),
-                        }
-                    }
-                    Event::Asked(taker) => taker,
-                };
+            () = over.as_mut() => {
+                is_over = true;
+                // Those that come meanwhile are the new process's, if there is one.
                 let _ = accepting.send(Accepting::Rests);
-                // No client comes here meanwhile (`accept-timeout=`). The new process has been told to
-                // take over, and would stop if this one did not finish: a drain cuts only what stalls.
-                let stalled = async {
-                    shared.stop.draining().await;
-                    tokio::time::sleep(LAST_GROUPS).await;
-                };
-                if let Err(error) = taker.give(&shared, stalled).await {
-                    warn!("{FAILED}: {error}");
-                    let _ = accepting.send(Accepting::Goes);
+                let last = tokio::time::timeout(LAST_GROUPS, standing.last_event()).await;
+                let Ok(Some(event)) = last else { break Ok(()) };
+                event
+            }
+            event = standing.event() => event,
+            (client, place) = client, if accepts => match client {
+                Ok(client) => {
+                    serve(&listener, Work::Serve(shared.arrived(client)), place, &mut workers);
+                    // Another thread may accept the next client while this one is served.
+                    if accepting.receiver_count() > 0 {
+                        tokio::task::yield_now().await;
+                    }
                     continue;
                 }
-                let stay = shared.ledger.active();
+                Err(failure) => break Err(failure),
+            },
+        };
+        let taker = match event {
+            Event::Taken(taken) => {
+                let taken = taken.map(|all| resume(all, &listener, &mut workers));
+                match standing.end(taken, &mut listener, &shared) {
+                    Ok(()) => continue,
+                    Err(failure) => break Err(failure),
+                }
+            }
+            Event::Asked(taker) => taker,
+        };
+        let _ = accepting.send(Accepting::Rests);
+        // No client comes here meanwhile (`accept-timeout=`). The new process has been told to
+        // take over, and would stop if this one did not finish: a drain cuts only what stalls.
+        let stalled = async {
+            shared.stop.draining().await;
+            tokio::time::sleep(LAST_GROUPS).await;
+        };
+        match taker.give(&shared, stalled).await {
+            Ok(stay) => {
                 info!("a new process serves the clients from here on; {stay} stay here");
                 standing.gave(&mut listener);
                 break Ok(());
             }
-            accepted = client, if accepts => accepted,
-        };
-        match client {
-            Ok(client) => {
-                serve(&listener, Work::Serve(shared.arrived(client)), place, &mut workers);
-                // Another thread may accept the next client while this one is served.
-                if accepting.receiver_count() > 0 {
-                    tokio::task::yield_now().await;
-                }
-            }
-            Err(failure) => break Err(failure),
+            Err(error) => warn!("{FAILED}: {error}"),
         }
+        if is_over {
+            break Ok(());
+        }
+        let _ = accepting.send(Accepting::Goes);
     };
     // What comes until the running link has noticed belongs to this process.
     if let Standing::Taking(_) = standing

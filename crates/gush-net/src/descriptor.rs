@@ -93,9 +93,11 @@ impl Descriptor {
         self.is_tcp
     }
 
-    /// Can another process use it, and see the same end of its data?
+    /// Can another process use it, and see the same end of its data? A pipe's comes only once all
+    /// copies are closed, and a process that hangs would keep one.
     pub(crate) fn moves(&self) -> bool {
-        !self.owes_end() && !matches!(self.state.kind(), Kind::Terminal | Kind::Datagram)
+        let stays = matches!(self.state.kind(), Kind::Terminal | Kind::Datagram | Kind::Pipe);
+        !self.owes_end() && !stays
     }
 
     pub(crate) fn set_shared(&self, is_shared: bool) {

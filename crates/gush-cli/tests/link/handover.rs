@@ -221,6 +221,22 @@ fn connections_that_cannot_move_go_on_in_the_process_that_has_handed_over() {
 }
 
 #[test]
+fn connections_that_have_moved_are_not_counted_as_those_that_stay() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let link = lines.start_with(&["--threads", "2"]);
+    let clients: Vec<_> = (0..20).map(|_| client_of(&lines.port.place())).collect();
+    for mut client in &clients {
+        client.write_all(b"hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+    }
+    let hand = Hand::ready(&lines);
+    assert_eq!(hand.all().len(), clients.len());
+    hand.says(&json!("Taken"));
+    let (status, _, said) = link.finish();
+    assert!(status.success() && said.contains("; 0 stay here"), "{said}");
+}
+
+#[test]
 fn a_socket_of_another_program_is_named_with_the_remedy() {
     let lines = Lines::to(format!("tcp:{}", echo()));
     let flags = SocketFlags::CLOEXEC;
@@ -543,6 +559,20 @@ fn connections_end_as_ever_after_a_handover_to_a_receiver_that_hangs() {
     assert_eq!(ask(client_of(&place), b"hello"), b"hello");
 }
 
+/// Nothing ends a pipe while another process has a copy of its end.
+#[test]
+fn a_connection_with_a_pipe_ends_as_ever_after_a_handover_to_a_receiver_that_hangs() {
+    let lines = Lines::to("pipe:".into());
+    let link = lines.start();
+    let mut client = client_of(&lines.port.place());
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    let hand = Hand::ready(&lines);
+    link.says("a handover failed");
+    assert_eq!(ask(client, b" and end"), b" and end");
+    drop(hand);
+}
+
 #[test]
 fn a_handover_takes_longer_than_a_link_waits_for_clients() {
     let lines = Lines::to(format!("tcp:{}", echo()));
@@ -587,19 +617,41 @@ fn a_running_link_ends_by_a_signal_in_each_phase_of_a_handover() {
 
 #[test]
 fn a_running_link_that_is_told_to_end_finishes_its_handover_first() {
-    let lines = Lines::to(format!("tcp:{}", echo()));
-    let link = lines.start();
-    let mut client = client_of(&lines.port.place());
-    client.write_all(b"hello").unwrap();
-    client.read_exact(&mut [0; 5]).unwrap();
-    let hand = Hand::ready(&lines);
-    assert_eq!(hand.all(), [1]);
-    link.signal(Signal::TERM);
-    // Long enough for the signal to be met.
-    thread::sleep(Duration::from_millis(100));
-    hand.says(&json!("Taken"));
-    assert!(link.finish().0.success());
-    assert!(lines.door.exists(), "the name is the new process's");
+    // The new process has asked, and was not heard; was heard; has the listeners; has all.
+    for phase in 0..4 {
+        let lines = Lines::to(format!("tcp:{}", echo()));
+        let link = lines.start();
+        let mut client = client_of(&lines.port.place());
+        client.write_all(b"hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+        if phase == 0 {
+            link.signal(Signal::STOP);
+        }
+        let hand = Hand::at(&lines.door);
+        if phase > 1 {
+            hand.hello(VERSION, &lines);
+            assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
+        }
+        if phase > 2 {
+            hand.says(&json!("Ready"));
+            assert_eq!(hand.all(), [1]);
+        }
+        link.signal(Signal::TERM);
+        link.signal(Signal::CONT);
+        // Long enough for the signal to be met.
+        thread::sleep(Duration::from_millis(100));
+        if phase < 2 {
+            hand.hello(VERSION, &lines);
+            assert!(hand.hears().is_some(), "phase {phase}");
+        }
+        if phase < 3 {
+            hand.says(&json!("Ready"));
+            assert_eq!(hand.all(), [1], "phase {phase}");
+        }
+        hand.says(&json!("Taken"));
+        assert!(link.finish().0.success(), "phase {phase}");
+        assert!(lines.door.exists(), "the name is the new process's: phase {phase}");
+    }
 }
 
 /// The running link's side of the protocol, by hand, with a listener and a connection to give.

@@ -67,11 +67,6 @@ impl Relaying {
         self.second.conduit.set_shared(is_shared);
     }
 
-    /// Can both ends be sent while another process has the descriptors?
-    pub fn is_of_sockets(&self) -> bool {
-        [&self.first, &self.second].iter().all(|end| end.conduit.is_of_sockets())
-    }
-
     fn ended(self, end: Result<RelayEnd, ConnectionResult>) -> (Box<End>, Box<End>, Relayed) {
         let Self { first, second, directions, has_datagrams, .. } = self;
         (first, second, Relayed { directions, has_datagrams, end })

@@ -8,9 +8,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{SocketFlags, accept_with};
 use tokio::io::Interest;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tracing::warn;
 
@@ -35,6 +36,8 @@ const LATE: usize = MAX_ACCEPTORS;
 /// Waits for the process that takes over.
 pub(crate) struct Giver {
     takers: mpsc::Receiver<Taker>,
+    /// Notified once this link is to end.
+    ends: Arc<Notify>,
     answering: AbortHandle,
     /// That of the metrics.
     metrics: Option<AbortHandle>,
@@ -75,9 +78,10 @@ impl Giver {
         };
         let listeners = Listeners { door, clients, metrics };
         let (ready, takers) = mpsc::channel(1);
-        let answered = tokio::spawn(answer(listeners, hello, Arc::clone(shared), ready));
-        let answered = answered.abort_handle();
-        Self { takers, answering: answered, metrics: answering, name }
+        let ends = Arc::new(Notify::new());
+        let answers = answer(listeners, hello, Arc::clone(shared), ready, Arc::clone(&ends));
+        let answered = tokio::spawn(answers).abort_handle();
+        Self { takers, ends, answering: answered, metrics: answering, name }
     }
 
     /// Resolves when a new process is ready. May be cancelled.
@@ -86,6 +90,12 @@ impl Giver {
             Some(taker) => taker,
             None => pending().await,
         }
+    }
+
+    /// Resolves when a new process that has asked by now is ready; `None` if there is none.
+    pub async fn last(&mut self) -> Option<Taker> {
+        self.ends.notify_one();
+        self.takers.recv().await
     }
 
     /// The name belongs to the new process.
@@ -104,25 +114,42 @@ impl Drop for Giver {
 }
 
 /// Answers new processes, one after the other. Those that come during a handover wait in the queue
-/// of the socket, which the process that takes over goes on to answer.
+/// of the socket, which the process that takes over goes on to answer. Once this link `ends`, those
+/// in the queue are the last.
 async fn answer(
     listeners: Listeners,
     hello: Hello,
     shared: Arc<Shared>,
     ready: mpsc::Sender<Taker>,
+    ends: Arc<Notify>,
 ) {
+    // An accept must not wait, whoever has made the socket.
+    let Ok(()) = ioctl_fionbio(&listeners.door, true) else { return };
     let Ok(watched) = watch(listeners.door.as_fd(), Interest::READABLE) else { return };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let mut are_last = false;
     loop {
-        let Ok(mut guard) = watched.readable().await else { return };
-        let socket = match guard.try_io(|door| Ok(accept_with(door, flags)?)) {
-            Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => {
+        let accept = watched.async_io(Interest::READABLE, |door| Ok(accept_with(door, flags)?));
+        let accepted = tokio::select! {
+            biased;
+            () = ends.notified(), if !are_last => {
+                are_last = true;
+                continue;
+            }
+            accepted = accept, if !are_last => accepted,
+            // epoll may not have reported them yet.
+            else => match accept_with(&listeners.door, flags) {
+                Err(Errno::AGAIN) => return,
+                accepted => accepted.map_err(Into::into),
+            },
+        };
+        let socket = match accepted {
+            Ok(socket) => socket,
+            Err(error) => {
                 warn!(%error, "a handover cannot be accepted");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
-            Err(_) => continue,
         };
         let mut wire = match greet(socket, &listeners, &hello).await {
             Ok(wire) => wire,
@@ -184,8 +211,6 @@ async fn refuse(wire: &Wire, why: String) -> io::Result<Wire> {
 }
 
 /// Sends the descriptors of connections, which go on meanwhile, as clients are still accepted.
-///
-/// Those of pipes come once they are paused: a copy would keep one open that ends here.
 async fn introduce(wire: &mut Wire, shared: &Shared) -> io::Result<HashSet<u64>> {
     wire.patience = PAUSED;
     let mut known = HashSet::new();
@@ -198,8 +223,7 @@ async fn introduce(wire: &mut Wire, shared: &Shared) -> io::Result<HashSet<u64>>
             if paused.is_empty() {
                 break;
             }
-            let of_sockets = |one: &&Paused| one.relaying().is_some_and(Relaying::is_of_sockets);
-            introduction(paused.iter().filter(of_sockets), &mut known).send(wire).await?;
+            introduction(paused.iter(), &mut known).send(wire).await?;
         }
     }
     Ok(known)
@@ -258,11 +282,12 @@ fn introduced(paused: &Paused) -> Option<(Known, Vec<BorrowedFd<'_>>)> {
 }
 
 impl Taker {
-    /// Gives all that can move to the new process, unless `late` resolves first.
+    /// Gives all that can move to the new process, unless `late` resolves first. How many
+    /// connections stay?
     ///
     /// # Errors
     /// Nothing was given, and this link goes on with all that it has.
-    pub async fn give(self, shared: &Shared, late: impl Future<Output = ()>) -> io::Result<()> {
+    pub async fn give(self, shared: &Shared, late: impl Future<Output = ()>) -> io::Result<u64> {
         let Self { mut wire, mut known, turn } = self;
         let mut late = pin!(late);
         let paused = match &shared.relays {
@@ -280,8 +305,11 @@ impl Taker {
         match moves {
             Ok(moves) => {
                 let moved = paused.into_iter().zip(moves).filter(|(_, moves)| *moves);
-                moved.for_each(|(one, _)| one.moved());
-                Ok(())
+                let moved: Vec<_> = moved.map(|(one, _)| one).collect();
+                // Before their tasks run, each of which counts its own connection out.
+                let stay = shared.ledger.active().saturating_sub(moved.len() as u64);
+                moved.into_iter().for_each(Paused::moved);
+                Ok(stay)
             }
             Err(error) => {
                 let _ = turn.send(());

@@ -25,8 +25,8 @@
 //!
 //! So a new process that dies on its way has used nothing, and nothing is lost; there is no moment
 //! at which a process that has not begun to serve owns a connection. Clients that come meanwhile
-//! wait in the queue of the listener, which both have, and none is refused. TLS, programs, terminals
-//! and connections in another phase than their relay stay with their process until they end.
+//! wait in the queue of the listener, which both have, and none is refused. TLS, programs, terminals,
+//! pipes and connections in another phase than their relay stay with their process until they end.
 
 mod give;
 mod relays;
@@ -212,6 +212,14 @@ impl Standing {
                 let ended = |_| Err(io::Error::other("the handover was given up"));
                 Event::Taken(taken.await.unwrap_or_else(ended))
             }
+        }
+    }
+
+    /// The handover that is under way as this process is to end.
+    pub async fn last_event(&mut self) -> Option<Event> {
+        match self {
+            Self::Giving(giver) => giver.last().await.map(Event::Asked),
+            Self::Apart | Self::Taking(_) => None,
         }
     }
 

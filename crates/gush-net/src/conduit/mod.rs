@@ -272,7 +272,8 @@ impl Conduit {
     }
 
     /// The descriptors, so that another process can make the same conduit of them; `None` of streams
-    /// without a descriptor, and where an end of data would not be seen again, as at terminals.
+    /// without a descriptor, and where an end of data would not be seen again, as at terminals, or
+    /// not while another process has a copy, as at pipes.
     #[must_use]
     pub fn parts(&self) -> Option<Vec<(Part, BorrowedFd<'_>)>> {
         fn part(half: &Half, reads: bool, writes: bool) -> Option<(Part, BorrowedFd<'_>)> {
@@ -326,12 +327,6 @@ impl Conduit {
                 descriptor.set_shared(is_shared);
             }
         }
-    }
-
-    /// Is there nothing but sockets? The end of any of them can be sent while another process has it.
-    #[must_use]
-    pub fn is_of_sockets(&self) -> bool {
-        self.0.each().all(|half| matches!(half, Half::Fd(descriptor) if descriptor.is_socket()))
     }
 
     /// Of each half.
