@@ -9,7 +9,7 @@ use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Specials, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
 /// The most entries that may be unanswered.
@@ -303,7 +303,8 @@ pub enum ToReceiver {
         /// Further names may follow.
         has_names: bool,
     },
-    /// The answer to `Compare`.
+    /// The answer to `Compare`. Its own is `Wanted`, where the file has other names and lacks attributes,
+    /// or its last.
     Compared {
         /// The number of the question.
         id: u64,

@@ -3,15 +3,15 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
-use std::os::unix::fs::symlink;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
 use gush_test as _;
 use gush_tree::remote::Portrait;
-use gush_tree::{CopyOptions, Done, Error as TreeError, Events, Update};
+use gush_tree::{CopyOptions, Done, Error as TreeError, Events, ModeRule, Preserve, Update};
 use gush_wire::frame::{Input, Output};
 use gush_wire::record::{
     BASE, Hello, Outcome, Rules, ToReceiver, ToSender, Token, VERSION, WINDOW, Wish,
@@ -361,6 +361,102 @@ fn text_shorter_than_a_header_is_refused_while_the_stream_stays_open() {
     std::io::Write::write_all(&mut to, b"Welcome!\n").unwrap();
     let ended = gush_wire::serve(input, output);
     assert!(matches!(&ended, Err(Error::Greeting(came)) if came == "Welcome!"), "{ended:?}");
+}
+
+/// The sender's words about a file of three bytes with this mode: a question, or that it is the same.
+fn about(name: &str, bits: u32, is_question: bool) -> ToReceiver {
+    let (id, folder, name, has_names) = (1, BASE, name.into(), false);
+    let portrait = Portrait { mode: 0o100_000 | bits, size_bytes: 3, ..Portrait::default() };
+    match is_question {
+        true => ToReceiver::Ask { id, folder, name, portrait, has_names },
+        false => ToReceiver::Compared { id, folder, name, portrait, has_names, is_same: true },
+    }
+}
+
+/// The answers in a copy that compares bytes, to a target `a` that is there with another name.
+fn receive_compared(dir: &Path, records: &[ToReceiver]) -> (Result<(), Error>, Vec<ToSender>) {
+    let [target, snapshot] = ["target/a", "snapshot"].map(|name| dir.join(name));
+    std::fs::create_dir(dir.join("target")).unwrap();
+    std::fs::write(&target, "xxx").unwrap();
+    std::fs::set_permissions(&target, Permissions::from_mode(0o644)).unwrap();
+    std::fs::hard_link(target, &snapshot).unwrap();
+    let preserve = Preserve { mode: ModeRule::Keep, ..Preserve::default() };
+    let rules = Rules { preserve, update: Update::Different, ..Rules::default() };
+    let received = receive_by(rules, dir, records.iter().cloned(), &[]);
+    assert_eq!(std::fs::metadata(snapshot).unwrap().mode() & 0o777, 0o644, "{received:?}");
+    received
+}
+
+#[test]
+fn only_the_answer_to_a_question_sets_attributes() {
+    for records in [
+        vec![about("a", 0o600, false)],
+        vec![about("a", 0o644, true), about("b", 0o600, false)],
+        vec![about("a", 0o644, true), file("a", 3), about("a", 0o600, false)],
+        vec![about("a", 0o644, true), about("a", 0o644, false), about("a", 0o600, false)],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (ended, _) = receive_compared(dir.path(), &records);
+        breaks(&ended, "Compared is out of place", &format!("{records:?}"));
+    }
+}
+
+/// The source has got other attributes since the question, which all names would show.
+#[test]
+fn a_file_with_other_names_is_wanted_after_a_comparison() {
+    let dir = tempfile::tempdir().unwrap();
+    let records = [about("a", 0o644, true), about("a", 0o600, false), finish(1)];
+    let (_, answers) = receive_compared(dir.path(), &records);
+    assert!(matches!(
+        answers[..],
+        [ToSender::Compare { id: 1, .. }, ToSender::Wanted { id: 1 }, ..]
+    ));
+}
+
+#[test]
+fn a_file_that_is_wanted_after_a_comparison_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("f");
+    std::fs::write(&source, "xxx").unwrap();
+    let digest = gush::digest_of(&File::open(&source).unwrap()).unwrap().to_string();
+    let ((input, to), (from, output)) = (pipe(), pipe());
+    let receiver = thread::spawn(move || {
+        let (mut input, mut output) = (Input::new(from), Output::new(to));
+        output.record(&Hello::OURS).unwrap();
+        output.flush().unwrap();
+        let _: Hello = input.record().unwrap();
+        let mut says = |answer: &ToSender| {
+            output.record(answer).unwrap();
+            output.flush().unwrap();
+        };
+        says(&BEGUN);
+        let mut came_bytes = 0;
+        loop {
+            match input.record().unwrap() {
+                ToReceiver::Ask { id, .. } => {
+                    says(&ToSender::Compare { id, digest: digest.clone() });
+                }
+                ToReceiver::Compared { id, is_same: true, .. } => says(&ToSender::Wanted { id }),
+                ToReceiver::Data { length, .. } => {
+                    input.data(length as usize, None, None).unwrap().unwrap();
+                    came_bytes += length;
+                }
+                ToReceiver::End { id, .. } => {
+                    says(&ToSender::Done { id, outcome: Outcome::Made });
+                }
+                ToReceiver::Finish { .. } => break says(&ToSender::Finished),
+                _ => {}
+            }
+        }
+        came_bytes
+    });
+    let sources = [source.as_path()];
+    let request = request(&sources, Path::new("t"));
+    let mut options = CopyOptions::default();
+    options.update = Update::Different;
+    let sent = gush_wire::send(&request, &options, (input, output), (&(), ONE), &mut ());
+    assert!(matches!(sent, Ok(true)), "{sent:?}");
+    assert_eq!(receiver.join().unwrap(), 3);
 }
 
 #[test]

@@ -81,17 +81,14 @@ impl Folder {
         if !stays || !options.updates_attributes() {
             return Ok(standing);
         }
-        let lacks = |transfer: &Transfer<'_>, there: &Stat| {
-            there.st_nlink > 1 && !transfer.is_up_to_date(there)
-        };
-        match self.with_kept(name, portrait, options, lacks)? {
+        match self.with_kept(name, portrait, options, lacks_for_other_names)? {
             true => Ok(Standing::Copy),
             false => Ok(standing),
         }
     }
 
     /// Gives what stays with a name the attributes of the source, where they differ. A dry run only
-    /// compares.
+    /// compares. `None` where other names would show them: the file is to be copied.
     ///
     /// # Errors
     /// When the file cannot be looked at, or another kind of file has the name by now.
@@ -101,10 +98,15 @@ impl Folder {
         portrait: &Portrait,
         options: &CopyOptions,
         events: &mut dyn Events,
-    ) -> Result<Updated, Error> {
-        self.with_kept(name, portrait, options, |transfer, there| match options.dry_run {
-            true => Updated { is_complete: true, has_changed: !transfer.is_up_to_date(there) },
-            false => transfer.bring_up_to_date(there, events),
+    ) -> Result<Option<Updated>, Error> {
+        self.with_kept(name, portrait, options, |transfer, there| {
+            if lacks_for_other_names(transfer, there) {
+                return None;
+            }
+            Some(match options.dry_run {
+                true => Updated { is_complete: true, has_changed: !transfer.is_up_to_date(there) },
+                false => transfer.bring_up_to_date(there, events),
+            })
         })
     }
 
@@ -146,6 +148,11 @@ impl Folder {
             gush::digest_of(&File::from(fd)).map_err(|error| Error::engine(place.shown, &error))
         })
     }
+}
+
+/// Would attributes that the file lacks be those of its other names, too?
+fn lacks_for_other_names(transfer: &Transfer<'_>, there: &Stat) -> bool {
+    there.st_nlink > 1 && !transfer.is_up_to_date(there)
 }
 
 /// Refuses a target that a rename cannot, or must not, replace.

@@ -17,7 +17,7 @@ use super::shown::Shown;
 use crate::error::{Error, ensure};
 use crate::frame::{Input, Output};
 use crate::join::{self, Host};
-use crate::record::{ToSender, Token};
+use crate::record::{ToSender, Token, WINDOW};
 use crate::send::{Transport, stream_less};
 
 pub(super) struct Session {
@@ -39,6 +39,8 @@ pub(super) struct State {
     pub firsts: Firsts,
     pub bounds: Bounds,
     files: HashMap<u64, Arc<Incoming>>,
+    /// The files whose hashes the sender has, by their numbers: directory and name.
+    pub compared: HashMap<u64, (u64, OsString)>,
     /// The directories and files that streams wait for.
     awaited: HashSet<u64>,
     /// The first stream says nothing more.
@@ -63,6 +65,12 @@ impl State {
     /// An entry has come, and will be answered.
     pub fn arrives(&mut self) -> Result<(), Error> {
         self.bounds.arrives(self.folders.open())
+    }
+
+    /// The sender is going to compare a file, once.
+    pub fn expect_compared(&mut self, id: u64, entry: (u64, OsString)) -> Result<(), Error> {
+        self.compared.insert(id, entry);
+        ensure(self.compared.len() <= 2 * WINDOW, "too many files are to be compared")
     }
 
     /// A directory or file can be found now. Does a stream wait for it?

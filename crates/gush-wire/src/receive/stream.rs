@@ -154,6 +154,7 @@ impl Session {
                     shown.expects(portrait.size_bytes);
                 }
                 let is_resumed = resumes.is_some();
+                self.lock().compared.remove(&id);
                 if is_resumed && !(is_first && self.options.resume) {
                     return Err(out_of_place("a file to be resumed"));
                 }
@@ -179,6 +180,7 @@ impl Session {
             ToReceiver::Unreadable { id, folder, name, has_names } => {
                 let name = self.name(name, folder)?;
                 self.folder(folder, is_first)?;
+                self.lock().compared.remove(&id);
                 self.is_unsent();
                 if has_names {
                     self.settle_names(id, First::None)?;
@@ -202,13 +204,22 @@ impl Session {
                 let is_file = portrait.kind() == FileType::RegularFile;
                 let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
                 self.lock().arrives()?;
-                let (folder, ended) = match (folder, is_same, self.options.dry_run) {
-                    (Some(folder), true, _) => {
-                        let kept = self.keep(&folder, &name, &portrait);
-                        (folder, kept)
+                let is_dry = self.options.dry_run;
+                let is_asked = self.lock().compared.remove(&id) == Some((folder_id, name.clone()));
+                ensure(is_asked && (is_same || is_dry), "Compared is out of place")?;
+                let folder = folder.ok_or_else(|| out_of_place("Compared"))?;
+                let kept = match is_same {
+                    true => self.keep(&folder, &name, &portrait),
+                    false => Ok(None),
+                };
+                let ended = match kept {
+                    Ok(None) if is_dry => Ok(Ending::Made { is_complete: true }),
+                    Ok(None) => {
+                        self.reply_without_end(&ToSender::Wanted { id });
+                        return Ok(());
                     }
-                    (Some(folder), _, true) => (folder, Ok(Ending::Made { is_complete: true })),
-                    _ => return Err(out_of_place("Compared")),
+                    Ok(Some(ended)) => Ok(ended),
+                    Err(error) => Err(error),
                 };
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
                 self.end_entry(&arrival, Some(&folder), ended)
@@ -244,26 +255,27 @@ impl Session {
         }
         match folder.decide(name, portrait, &self.options)? {
             Standing::Skip => Ok(Some(Ending::Skipped)),
-            Standing::Keep => self.keep(folder, name, portrait).map(Some),
+            Standing::Keep => self.keep(folder, name, portrait),
             Standing::Copy | Standing::Compare => Ok(None),
         }
     }
 
-    /// What is there counts as the copy, and gets the attributes that it lacks.
+    /// What is there counts as the copy, and gets the attributes that it lacks. `None` where it must be
+    /// copied, since it has other names.
     fn keep(
         &self,
         folder: &Folder,
         name: &OsStr,
         portrait: &Portrait,
-    ) -> Result<Ending, gush_tree::Error> {
+    ) -> Result<Option<Ending>, gush_tree::Error> {
         if !self.options.updates_attributes() {
-            return Ok(Ending::Kept);
+            return Ok(Some(Ending::Kept));
         }
         let updated = folder.update(name, portrait, &self.options, &mut Told(self))?;
-        Ok(match updated {
+        Ok(updated.map(|updated| match updated {
             Updated { is_complete: true, has_changed: false } => Ending::Kept,
             Updated { is_complete, .. } => Ending::Updated { is_complete },
-        })
+        }))
     }
 
     /// Is a file needed, or what is there compared, or kept?
@@ -289,12 +301,19 @@ impl Session {
             Ok(Standing::Compare) => match folder.digest(name) {
                 Ok(digest) => {
                     let digest = digest.to_string();
+                    self.lock().expect_compared(id, (folder_id, name.to_owned()))?;
                     self.reply_without_end(&ToSender::Compare { id, digest });
                     return Ok(());
                 }
                 Err(error) => Err(error),
             },
-            Ok(Standing::Keep) => self.keep(folder, name, portrait),
+            Ok(Standing::Keep) => match self.keep(folder, name, portrait) {
+                Ok(None) => {
+                    self.reply_without_end(&ToSender::Wanted { id });
+                    return Ok(());
+                }
+                kept => kept.map(|kept| kept.unwrap_or(Ending::Kept)),
+            },
             Ok(Standing::Skip) => Ok(Ending::Skipped),
             Err(error) => Err(error),
         };

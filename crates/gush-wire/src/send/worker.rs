@@ -71,7 +71,7 @@ impl Session<'_> {
     }
 
     /// Asks whether the receiver needs a file.
-    pub(super) fn ask(&self, stream: &Stream, mut found: Found) -> Result<(), Error> {
+    pub(super) fn ask(&self, stream: &Stream, found: Found) -> Result<(), Error> {
         let (id, folder, has_names) = (found.id, found.folder, found.has_names);
         let name = found.sent_as.as_bytes().to_vec();
         let portrait = match self.options.updates_attributes() {
@@ -88,10 +88,21 @@ impl Session<'_> {
                 return self.give_up(stream, &found);
             }
         };
+        self.question(stream, found, &ToReceiver::Ask { id, folder, name, portrait, has_names })
+    }
+
+    /// Sends what the receiver may answer by a request for the file.
+    fn question(
+        &self,
+        stream: &Stream,
+        mut found: Found,
+        record: &ToReceiver,
+    ) -> Result<(), Error> {
+        let id = found.id;
         found.let_go();
         self.queue.ask();
         self.lock().asked.insert(id, found);
-        if stream.record(&ToReceiver::Ask { id, folder, name, portrait, has_names })? {
+        if stream.record(record)? {
             return Ok(());
         }
         self.queue.answer(None);
@@ -161,9 +172,8 @@ impl Session<'_> {
         }
         let Found { id, folder, has_names, .. } = found;
         let name = found.sent_as.as_bytes().to_vec();
-        stream
-            .record(&ToReceiver::Compared { id, folder, name, portrait, has_names, is_same })
-            .map(drop)
+        let record = ToReceiver::Compared { id, folder, name, portrait, has_names, is_same };
+        self.question(stream, found, &record)
     }
 
     /// Sends a file, or announces it for all workers.
