@@ -95,6 +95,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Remote {
     command: Vec<OsString>,
+    /// It is a remote shell, which may ask for a password.
+    is_shell: bool,
     first: Mutex<Child>,
     /// This side has ended it.
     is_killed: AtomicBool,
@@ -121,7 +123,8 @@ impl Remote {
         }
         let mut command: Vec<OsString> = shell.iter().map(OsString::from).collect();
         command.extend([address.host.clone(), gush.to_owned(), "serve-tree".into()]);
-        Self::connect(command)
+        let (remote, streams) = Self::connect(command)?;
+        Ok((Self { is_shell: true, ..remote }, streams))
     }
 
     /// Starts a command whose standard input and output lead to `gush serve-tree`. Returns the
@@ -136,7 +139,11 @@ impl Remote {
         let (first, streams) = run(&command, &[], Stdio::inherit())?;
         let (first, further) = (Mutex::new(first), Mutex::new(Some(Vec::new())));
         let is_killed = AtomicBool::new(false);
-        Ok((Self { command, first, is_killed, further }, streams))
+        Ok((Self { command, is_shell: false, first, is_killed, further }, streams))
+    }
+
+    fn is_ssh(&self) -> bool {
+        Path::new(&self.command[0]).file_name() == Some("ssh".as_ref())
     }
 
     /// Waits for the first command. Returns its name and status; no status if this side has killed it.
@@ -182,14 +189,17 @@ fn run(
 }
 
 impl Transport for Remote {
-    fn open(&self, is_asked: bool) -> Result<(File, File), Error> {
+    fn may_ask(&self) -> bool {
+        self.is_shell && !self.is_ssh()
+    }
+
+    fn open(&self, shows_errors: bool) -> Result<(File, File), Error> {
         // Nobody is asked for a password again: the copy then goes on without.
-        let is_ssh = Path::new(&self.command[0]).file_name() == Some("ssh".as_ref());
-        let options: &[&str] = if is_ssh { &["-oBatchMode=yes"] } else { &[] };
+        let options: &[&str] = if self.is_ssh() { &["-oBatchMode=yes"] } else { &[] };
         let mut further = self.further.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(further) = &mut *further else { return Err(Error::Ended) };
         // The messages of others would stand next to a question of the first one.
-        let messages = if is_asked { Stdio::inherit() } else { Stdio::null() };
+        let messages = if shows_errors { Stdio::inherit() } else { Stdio::null() };
         let (child, streams) = run(&self.command, options, messages)?;
         further.push(child);
         Ok(streams)

@@ -385,8 +385,8 @@ fn remote() -> Vec<Arg> {
         value(
             "streams",
             "N",
-            "Use up to N connections to HOST [default: one; up to 4 if the connection is the slow part and \
-             --rsh needs no password]",
+            "Use up to N connections to HOST [default: one; up to 4 if it is the slow part or SOURCE has \
+             64M, and --rsh needs no password]",
         ),
     ]
 }

@@ -829,15 +829,39 @@ fn a_copy_starts_as_many_connections_as_it_is_worth() {
         dir.path(),
         "mkdir -p s l/d; echo a >s/a; head -c 65M /dev/urandom >l/d/large
         printf '#!/bin/sh\nshift\necho >>started; exec \"$@\"\n' >count
-        printf '#!/bin/sh\nshift\necho >>started; ! mkdir one 2>/dev/null ||
-            until [ $(wc -l <started) = 4 ]; do sleep 0.02; done; exec \"$@\"\n' >late; chmod +x count late
+        printf '#!/bin/sh\n[ $1 != -oBatchMode=yes ] || shift\nshift\necho >>started; ! mkdir one 2>/dev/null ||
+            until [ $(wc -l <started) = 4 ]; do sleep 0.02; done; exec \"$@\"\n' >ssh; chmod +x count ssh
         for way in 's h:t' 'h:s u'; do
             $G cp -r --rsh ./count --remote-gush $G $way || echo failed; wc -l <started; rm started
         done
-        timeout 60 $G cp -r --rsh ./late --remote-gush $G l h:v || echo failed; wc -l <started
+        timeout 60 $G cp -r --rsh ./ssh --remote-gush $G l h:v || echo failed; wc -l <started
         diff -r s t && diff -r s u && diff -r l v && echo same",
     );
     assert_eq!(stdout(&output), "1\n1\n4\nsame\n", "{output:?}");
+}
+
+/// The login of the first connection lets in those after it, as with ControlMaster and a host key to be
+/// confirmed: those that were started before have failed, without a word.
+#[test]
+fn connections_that_fail_before_the_first_login_are_started_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        &format!(
+            "{HOLD} cat >ssh <<'END'
+#!/bin/sh
+case $1 in
+    -oBatchMode=yes) shift; [ -e in ] || {{ echo >>failed; echo no login >&2; exit 255; }};;
+    *) until [ $(wc -l <failed) = 3 ]; do sleep 0.02; done; : >in;;
+esac
+exec ./hold \"$@\"
+END
+            chmod +x ssh; : >failed; mkdir s; head -c 65M /dev/urandom >s/large
+            export UNTIL='[ $(wc -l <started) = 4 ]'
+            timeout 60 $G cp -r --rsh ./ssh --remote-gush $G s h:t && diff -r s t && wc -l <failed"
+        ),
+    );
+    assert_eq!((stdout(&output), stderr(&output)), ("3\n".into(), String::new()));
 }
 
 /// Such as a further connection that comes when the copy has ended.

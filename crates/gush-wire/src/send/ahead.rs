@@ -41,7 +41,8 @@ impl Ahead {
     ) {
         // Of what may be there already, nothing is known.
         let may_be_there = options.update != Update::All || options.dry_run;
-        if streams.most() == 1 || may_be_there || !self.is_much(sources, options) {
+        let is_alone = streams.most() == 1 || transport.may_ask();
+        if is_alone || may_be_there || !self.is_much(sources, options) {
             return;
         }
         // Who takes a stream waits until all are there, and opens none as well.
@@ -51,8 +52,8 @@ impl Ahead {
         }
         self.is_used.store(true, Ordering::Relaxed);
         for _ in 1..streams.most() {
-            // Where it fails now, it is tried again when the stream is to join.
-            let Ok(streams) = transport.open(streams.is_asked()) else { break };
+            // Where it fails, it is tried again when the stream is to join.
+            let Ok(streams) = transport.open(false) else { break };
             opened.push(streams);
         }
     }
@@ -130,5 +131,46 @@ impl Visitor for Seen<'_> {
     /// The walk that sends will say it.
     fn fails(&mut self, _: TreeError) -> Result<(), TreeError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use rustix::fs::{FallocateFlags, fallocate};
+
+    use super::*;
+    use crate::Error;
+
+    /// A way whose further logins may ask the user or not.
+    struct Way {
+        may_ask: bool,
+        opened: AtomicUsize,
+    }
+
+    impl Transport for Way {
+        fn may_ask(&self) -> bool {
+            self.may_ask
+        }
+
+        fn open(&self, shows_errors: bool) -> Result<(File, File), Error> {
+            assert!(!shows_errors, "one that fails is tried again");
+            self.opened.fetch_add(1, Ordering::Relaxed);
+            Ok((tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()))
+        }
+    }
+
+    #[test]
+    fn one_question_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        fallocate(File::create(&path).unwrap(), FallocateFlags::empty(), 0, MUCH_BYTES).unwrap();
+        for (may_ask, opened) in [(false, 3), (true, 0)] {
+            let way = Way { may_ask, opened: AtomicUsize::new(0) };
+            let options = CopyOptions::default();
+            Ahead::default().open(&[path.as_path()], &options, &way, Streams::Exactly(4));
+            assert_eq!(way.opened.into_inner(), opened);
+        }
     }
 }

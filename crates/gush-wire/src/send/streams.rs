@@ -15,12 +15,16 @@ use crate::record::{Streams, ToReceiver, ToSender, Token};
 
 /// The way to the other machine, for more than a pair of streams.
 pub trait Transport: Sync {
-    /// Opens another pair of streams: from the other side, and to it. Errors of one that the user has
-    /// not asked for are not to be shown.
+    /// Can opening a pair of streams ask the user? Then none is opened before the first one answers.
+    fn may_ask(&self) -> bool {
+        true
+    }
+
+    /// Opens another pair of streams: from the other side, and to it.
     ///
     /// # Errors
     /// When it cannot be opened; the copy continues with those that it has.
-    fn open(&self, _is_asked: bool) -> Result<(File, File), Error> {
+    fn open(&self, _shows_errors: bool) -> Result<(File, File), Error> {
         Err(Error::Local("this transport has one stream".into()))
     }
 
@@ -153,9 +157,15 @@ fn invite<'scope>(
 
 /// Opens a stream and works for it. A stream that cannot be opened is done without.
 fn join(session: &Session<'_>, token: Token, is_asked: bool) -> Result<(), Error> {
-    let opened = session.ahead.and_then(Ahead::take);
-    let opened = opened.map_or_else(|| session.transport.open(is_asked), Ok);
-    match opened.and_then(|streams| join::join(streams, token)) {
+    let ahead = session.ahead.and_then(Ahead::take);
+    let joined = match ahead.map(|streams| join::join(streams, token)) {
+        // The first login can be what lets the others in, as with a shared connection of ssh.
+        None | Some(Err(Error::Io { .. } | Error::Silent | Error::Ended)) => {
+            session.transport.open(is_asked).and_then(|streams| join::join(streams, token))
+        }
+        Some(joined) => joined,
+    };
+    match joined {
         Ok((streams, number)) => work(session, streams, number),
         Err(error) => {
             let state = &mut *session.lock();
