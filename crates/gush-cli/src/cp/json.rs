@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread::{self, ThreadId};
 
+use gush_text::quote;
 use gush_tree::{Action, Done, Error};
 use serde::Serialize;
 
@@ -66,20 +67,20 @@ impl Removed {
 
 /// The warnings of the files being copied, one per thread.
 #[derive(Debug, Default)]
-pub struct Warnings(HashMap<ThreadId, Vec<String>>);
+pub struct Warnings(HashMap<ThreadId, Vec<Failure>>);
 
 impl Warnings {
-    pub fn add(&mut self, warning: String) {
-        self.0.entry(thread::current().id()).or_default().push(warning);
+    pub fn add(&mut self, warning: &Error) {
+        self.0.entry(thread::current().id()).or_default().push(Failure::new(warning));
     }
 
     /// The warnings of this thread's file.
-    pub fn take(&mut self) -> Vec<String> {
+    pub fn take(&mut self) -> Vec<Failure> {
         self.0.remove(&thread::current().id()).unwrap_or_default()
     }
 
     /// The warnings of all threads.
-    pub fn take_all(&mut self) -> Vec<String> {
+    pub fn take_all(&mut self) -> Vec<Failure> {
         self.0.drain().flat_map(|(_, warnings)| warnings).collect()
     }
 }
@@ -100,8 +101,8 @@ struct Fallback {
     errno_name: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct Failure {
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_bytes: Option<String>,
@@ -117,7 +118,7 @@ impl Record {
     pub fn new(
         (source, target): (&Path, &Path),
         seconds: Option<f64>,
-        warnings: Vec<String>,
+        warnings: Vec<Failure>,
         result: &Result<Done, Error>,
     ) -> Self {
         let mut record = Self {
@@ -137,17 +138,37 @@ impl Record {
             blake3: None,
             backup: None,
             backup_bytes: None,
-            warnings,
+            warnings: warnings.iter().map(|warning| warning.message.clone()).collect(),
             error: None,
         };
         match result {
-            Ok(done) => record.add(done),
+            Ok(done) => {
+                record.add(done);
+                // A tree is incomplete for what its entries lack, which have records of their own.
+                let is_tree = done.action == Action::Directory && seconds.is_some();
+                if !done.complete && !is_tree {
+                    record.lacks_attributes(target, warnings);
+                }
+            }
             Err(error) => {
                 record.bytes = error.delivered_bytes().unwrap_or(0);
                 record.error = Some(Failure::new(error));
             }
         }
         record
+    }
+
+    /// Not all attributes could be set, which the user knows by a warning.
+    fn lacks_attributes(&mut self, target: &Path, warnings: Vec<Failure>) {
+        let is_about = |warning: &Failure| warning.path == self.target;
+        let told = warnings.into_iter().rfind(is_about);
+        self.error = Some(told.unwrap_or_else(|| {
+            let text = format!("{} lacks attributes of the source", quote::always(target));
+            Failure::new(&Error::reported(target, text))
+        }));
+        if self.action == "attributes" {
+            self.action = "failed";
+        }
     }
 
     fn add(&mut self, done: &Done) {
@@ -224,16 +245,18 @@ mod tests {
     #[test]
     fn a_warning_is_of_the_file_that_its_thread_copies() {
         let mut warnings = Warnings::default();
-        warnings.add("a: lost".into());
+        let lost = |text: &str| Error::reported(Path::new("a"), text.to_owned());
+        let told = |warnings: Vec<Failure>| warnings.into_iter().map(|warning| warning.message);
+        warnings.add(&lost("a: lost"));
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let of_other = warnings.take();
-                warnings.add("root: lost".into());
+                warnings.add(&lost("root: lost"));
                 of_other
             });
             assert!(other.join().unwrap().is_empty());
         });
-        assert_eq!(warnings.take(), ["a: lost"]);
-        assert_eq!(warnings.take_all(), ["root: lost"]);
+        assert!(told(warnings.take()).eq(["a: lost"]));
+        assert!(told(warnings.take_all()).eq(["root: lost"]));
     }
 }

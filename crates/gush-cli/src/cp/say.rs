@@ -283,7 +283,7 @@ impl Events for Reporter<'_> {
     fn warns(&mut self, warning: &Error) {
         self.clear_display().say(warning);
         if self.messages.json {
-            self.warnings.add(warning.to_string());
+            self.warnings.add(warning);
         }
     }
 

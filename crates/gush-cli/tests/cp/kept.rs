@@ -79,11 +79,12 @@ fn what_is_equal_is_not_touched() {
     for (copy, sign) in [("$G cp", ""), ("$C", "h:")] {
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
-            "{CHANGED} rm -f s/[pn] t/[pn]
+            "{CHANGED} rm -f s/[pn] t/[pn]; ln s/f s/d/h
+            entries() {{ grep / | grep -v \"^'s/d' -> \"; }}
             state() {{ (cd t; find . ! -type d -printf '%P %C@\\n' | sort); }}
             {copy} -aT --checksum s {sign}t || exit 8
-            state >before; {copy} -aTv --checksum s {sign}t | grep -v /
-            {copy} -aTv --update=changed s {sign}t | grep -v '/\\|^.s. -'; state | diff before -"
+            state >before; {copy} -aTv --checksum s {sign}t | entries
+            {copy} -aTv --update=changed s {sign}t | entries; state | diff before -"
         );
         let output = remote(dir.path(), &text);
         assert_eq!((stdout(&output), stderr(&output)), Default::default(), "{copy}");
@@ -194,6 +195,24 @@ fn names_of_one_file_get_their_attributes_together() {
     }
 }
 
+/// Names that are links to each other on both sides, with equal bytes and with others.
+#[test]
+fn unchanged_links_are_no_copies() {
+    for (copy, sign) in [("$G cp", ""), ("$C", "h:")] {
+        let dir = tempfile::tempdir().unwrap();
+        let said = stdout(&remote(
+            dir.path(),
+            &format!(
+                "mkdir s; echo a >s/a; ln s/a s/b; ln s/a s/c; $G cp -a s t; rm t/c; echo a >t/c
+                copied() {{ {copy} -aTv --checksum $1 s {sign}t | grep -c \"s/.' -> \"; }}
+                {copy} -aT --checksum s {sign}t; stat -c %h t/c; copied --dry-run; copied
+                echo b >s/a; copied --dry-run; copied; stat -c %h t/c; cat t/b; copied"
+            ),
+        ));
+        assert_eq!(said, "3\n0\n0\n3\n3\n3\nb\n0\n", "{copy}");
+    }
+}
+
 /// Two names of the target lead to one file, which cannot have the attributes of both sources.
 #[test]
 fn one_file_gets_the_attributes_of_one_source() {
@@ -290,6 +309,42 @@ fn what_cannot_be_set_is_a_failure_between_machines_too() {
         assert_eq!(stdout(&output), "1\n1 600\n", "{copy}: {output:?}");
         let why = stderr(&output);
         assert!(why.contains("preserving permissions for 't/x': Operation not permitted"), "{why}");
+    }
+}
+
+/// For programs as for the user: the record of what is incomplete has the reason.
+#[test]
+fn what_cannot_be_set_is_the_error_of_the_record() {
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    for (copy, target, errno) in [
+        ("./gush cp -aT --json --update=changed s t", "t", "1"),
+        ("$C -aT --json --update=changed s h:t", "h:t", "null"),
+        ("$C -aT --json --update=changed h:s t", "t", "1"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = remote(
+            dir.path(),
+            &format!(
+                "{NOBODY} cp $G gush; mkdir -p s/d t/d; echo x >s/x; echo y >s/y
+                chmod 700 s/d; touch -d @1 s/d; cp -p s/x s/y t; chmod 600 t/x; chown 1 t/x t/d
+                chown 65534 . s s/d t t/y; $N {copy} | grep '/[xyd]\"'"
+            ),
+        );
+        let said = stdout(&output);
+        let records: Vec<serde_json::Value> =
+            said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |name: &str| {
+            let name = format!("{target}/{name}");
+            records.iter().find(|record| record["target"] == *name).expect(&name)
+        };
+        let (failed, kept) = (of("x"), of("y"));
+        assert_eq!(failed["action"], "failed", "{copy}: {said}");
+        assert_eq!(failed["error"]["path"], *format!("{target}/x"), "{said}");
+        assert_eq!(failed["error"]["errno"].to_string(), errno, "{said}");
+        assert!(of("d")["error"].is_object(), "{copy}: {said}");
+        assert!(kept["error"].is_null() && kept["action"] == "skipped", "{copy}: {said}");
     }
 }
 

@@ -118,6 +118,24 @@ fn a_source_that_changes_meanwhile_is_warned_of() {
 }
 
 #[test]
+fn records_name_the_target_of_what_the_other_side_could_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "[ $(id -u) = 0 ] || { echo lacks; exit 0; }
+        mkdir -p s/d/e there; echo f >s/d/e/f; chmod 0 s/d/e/f; chmod 777 . there
+        for target in new there; do
+            setpriv --reuid=65534 --regid=65534 --clear-groups $C -r --json h:s $target
+        done | grep -o '\"target\":\"[^\"]*/f\"'",
+    );
+    if stdout(&output) == "lacks\n" {
+        return skipped("needs root, to become another user");
+    }
+    let wanted = "\"target\":\"new/d/e/f\"\n\"target\":\"there/s/d/e/f\"\n";
+    assert_eq!(stdout(&output), wanted, "{output:?}");
+}
+
+#[test]
 fn directories_that_may_not_be_searched_there_do_not_end_the_copy() {
     let dir = tempfile::tempdir().unwrap();
     let output = remote(

@@ -192,7 +192,12 @@ impl Session {
         ended: Result<Ending, impl Into<Failure>>,
     ) -> Result<(), Error> {
         let Arrival { id, name, has_names, .. } = *arrival;
-        let is_copy = ended.as_ref().is_ok_and(|ending| !matches!(ending, Ending::Skipped));
+        // What a dry run would make is no file yet: what has its name is another one.
+        let is_copy = ended.as_ref().is_ok_and(|ending| match ending {
+            Ending::Skipped => false,
+            Ending::Made { .. } => !self.options.dry_run,
+            Ending::Kept | Ending::Updated { .. } => true,
+        });
         let first = folder.filter(|_| is_copy && has_names).and_then(|folder| {
             let identity = folder.identity(name)?;
             Some(First::Made(Arc::clone(folder), name.to_owned(), identity))
@@ -228,10 +233,8 @@ impl Session {
         let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Problem"))?;
         let base = self.lock().folders.get(BASE);
         let mut names = below.iter();
-        let first = self.as_name.as_deref().or(names.next());
-        if self.as_name.is_some() {
-            names.next();
-        }
+        let own = names.next();
+        let first = self.as_name.as_deref().or(own);
         // An operand that fails has no path below it.
         let rest = (!names.as_path().as_os_str().is_empty()).then_some(names.as_path());
         let target = base.zip(first).map(|(base, name)| {

@@ -100,9 +100,13 @@ impl Session {
             Update::All => Ok(Standing::Copy),
             _ => folder.compare(&name, &portrait, options),
         };
+        let is_linked =
+            made.as_ref().is_some_and(|(.., file)| folder.identity(&name) == Some(*file));
         let ended = match (standing, made) {
             (Err(error), _) => Err(error),
             (Ok(Standing::Skip), _) => Ok(Ending::Skipped),
+            // What was compared, and got its attributes, is this file, too.
+            (Ok(Standing::Keep | Standing::Compare), Some(_)) if is_linked => Ok(Ending::Kept),
             // Its attributes come with the file, if they are wanted.
             (Ok(Standing::Keep), None) if options.dry_run || !options.updates_attributes() => {
                 Ok(Ending::Kept)
