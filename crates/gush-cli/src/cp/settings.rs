@@ -210,7 +210,7 @@ fn refuse_with_resume(options: &CopyOptions) -> Result<(), String> {
     let others = [
         ("-u or -n, which could keep a half-copied file", keeps),
         (
-            "--checksum or --update=changed, which could keep a file without all its attributes",
+            "--checksum or --update=changed: --resume decides itself what is unchanged",
             matches!(options.update, Update::Changed | Update::Different),
         ),
         ("-i", options.ask),

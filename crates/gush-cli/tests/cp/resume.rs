@@ -533,3 +533,12 @@ fn a_file_system_without_an_id_and_with_another_device_number_is_reported() {
                or its device number has changed";
     assert_eq!(stderr(&output), format!("gush: cp: warning: {why}\n"));
 }
+
+#[test]
+fn what_is_unchanged_has_one_rule() {
+    let dir = tempfile::tempdir().unwrap();
+    for option in ["--checksum", "--update=changed"] {
+        let said = fails(dir.path(), &["-aT", "--resume", option, "a", "b"]);
+        assert!(said.contains("--resume decides itself what is unchanged"), "{option}: {said}");
+    }
+}
