@@ -52,6 +52,12 @@ pub(crate) async fn listen(address: &Address, how: &How) -> Result<Listener, Fai
     }
 }
 
+/// The first client of an address that listens for one.
+pub(crate) async fn open_for_one(address: &Address, how: &How) -> Result<End, Failure> {
+    let mut listener = listen(address, how).await?;
+    accept(&mut listener).await
+}
+
 /// The next client.
 pub(crate) async fn accept(listener: &mut Listener) -> Result<End, Failure> {
     listener.accept().await.map_err(|error| open_failure(&error))

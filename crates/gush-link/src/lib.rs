@@ -140,7 +140,8 @@ impl Link {
     pub fn new(first: Address, second: Address, settings: Settings) -> Result<Self, Failure> {
         let roles = Roles::of(first, second)?;
         settings.check(&roles)?;
-        let settings = Settings { idle: settings.idle.or(roles.idle()), ..settings };
+        let idle = settings.idle.or_else(|| roles.idle(settings.graceful));
+        let settings = Settings { idle, ..settings };
         let ledger = Ledger::new().map_err(|error| Failure::new(error.to_string(), None))?;
         Ok(Self { roles, settings: Arc::new(settings), ledger: Arc::new(ledger) })
     }

@@ -138,9 +138,13 @@ impl Roles {
         self.server().is_some_and(|server| server.options().is_on(Opt::Fork))
     }
 
-    /// The default idle limit: datagrams have no end.
-    pub fn idle(&self) -> Option<Duration> {
-        let is_datagrams = self.server().is_some_and(|server| server.kind().row().is_datagrams);
+    /// The default idle limit: datagrams have no end. With `graceful` a sender that `udp-listen`
+    /// serves stays, as with socat.
+    pub fn idle(&self, graceful: bool) -> Option<Duration> {
+        let is_datagrams = self.server().is_some_and(|server| {
+            let stays = graceful && server.kind() == Kind::UdpListen;
+            server.kind().row().is_datagrams && !stays
+        });
         (is_datagrams && self.forks()).then_some(SILENCE)
     }
 
@@ -216,14 +220,17 @@ mod tests {
 
     #[test]
     fn only_flows_of_datagrams_end_by_themselves() {
-        for (server, seconds) in [
-            ("udp-listen:1,fork", Some(60)),
-            ("udp-recvfrom:1,fork", Some(60)),
-            ("udp-listen:1", None),
-            ("tcp-listen:1,fork", None),
+        for (server, seconds, graceful_seconds) in [
+            ("udp-listen:1,fork", Some(60), None),
+            ("udp-recvfrom:1,fork", Some(60), Some(60)),
+            ("udp-listen:1", None, None),
+            ("tcp-listen:1,fork", None, None),
         ] {
-            let idle = roles(server, "tcp:a:1").expect("no contradiction").idle();
-            assert_eq!(idle.map(|idle| idle.as_secs()), seconds, "{server}");
+            let roles = roles(server, "tcp:a:1").expect("no contradiction");
+            for (graceful, seconds) in [(false, seconds), (true, graceful_seconds)] {
+                let idle = roles.idle(graceful).map(|idle| idle.as_secs());
+                assert_eq!(idle, seconds, "{server} {graceful}");
+            }
         }
     }
 }

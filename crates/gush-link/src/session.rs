@@ -98,6 +98,7 @@ impl Other {
         loop {
             let opened = match self {
                 Other::Shared(end) => end.for_client(),
+                _ if address.kind().listens() => ends::open_for_one(address, how).await,
                 _ => ends::open_one(address, how).await,
             };
             match opened {

@@ -211,7 +211,7 @@ impl Settings {
 
     /// The directions in which the first or the second address is opened.
     pub(crate) fn how(&self, first: bool) -> How {
-        let how = How::default().leaving_programs(self.graceful);
+        let how = How::default().graceful(self.graceful);
         match (self.one_way, first) {
             (false, _) => how,
             (true, true) => how.read_only(),

@@ -85,7 +85,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let stop = Stop::new();
     // Before the link's threads, which inherit the mask that leaves signals to one thread.
-    let watch = match signals::watch(&stop, link.forks(), messages.clone()) {
+    let watch = match signals::watch(&stop, link.forks(), options.graceful, messages.clone()) {
         Ok(watch) => watch,
         Err(errno) => {
             let why = errno_text(errno);
@@ -109,7 +109,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let is_drained = watch.finish();
     match ran {
-        // As socat, which dies of the signal and leaves its clients to other processes.
+        // As socat, which exits with this status and leaves its clients to other processes.
         Ok(_) if is_drained && options.graceful => ExitCode::from(DIED_OF_SIGTERM),
         Ok(_) => ExitCode::SUCCESS,
         Err(failure) if failure.reader_gone && !options.graceful => {

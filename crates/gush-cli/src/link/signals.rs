@@ -1,8 +1,8 @@
 //! The effects of SIGTERM, SIGINT and SIGHUP on a link.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::Duration;
+use std::{process, thread};
 
 use gush_link::Stop;
 use gush_process::{Termination, Then, on_each_termination};
@@ -21,11 +21,17 @@ pub struct Watch {
     stop: Stop,
 }
 
-/// Lets SIGTERM drain a link that `forks`; a second one, SIGINT and SIGHUP end any link.
+/// Lets SIGTERM drain a link that `forks`; a second one, SIGINT and SIGHUP end any link. With
+/// `exits` the process has the exit status that a shell gives to a death by the signal.
 ///
 /// # Errors
 /// `EAGAIN` when no thread can be started.
-pub fn watch(stop: &Stop, forks: bool, messages: Messages) -> Result<Watch, gush::Errno> {
+pub fn watch(
+    stop: &Stop,
+    forks: bool,
+    exits: bool,
+    messages: Messages,
+) -> Result<Watch, gush::Errno> {
     let (ended, is_ended) = channel();
     let watch = Watch { ended, stop: stop.clone() };
     let stop = stop.clone();
@@ -33,10 +39,22 @@ pub fn watch(stop: &Stop, forks: bool, messages: Messages) -> Result<Watch, gush
         let then = respond(signal, &stop, forks, &is_ended);
         if then == Then::Die {
             messages.wait_a_second();
+            if exits {
+                process::exit(status(signal));
+            }
         }
         then
     })?;
     Ok(watch)
+}
+
+/// As socat's, which handles the signals and exits.
+fn status(signal: Termination) -> i32 {
+    128 + match signal {
+        Termination::HangUp => 1,
+        Termination::Interrupt => 2,
+        Termination::Terminate => 15,
+    }
 }
 
 fn respond(signal: Termination, stop: &Stop, forks: bool, is_ended: &Receiver<()>) -> Then {

@@ -1,5 +1,7 @@
 //! Messages in the form of socat's, which scripts search: `2026/11/28 18:38:04 socat[1] E text`.
 
+use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gush_process::LocalTime;
@@ -17,10 +19,26 @@ pub fn precise_line(text: &str) -> String {
     stamped(text, true)
 }
 
+/// Scripts cut the port out of the message of a listener.
+fn as_said_by_socat(text: &str) -> Cow<'_, str> {
+    let listener = text.strip_prefix("listening on ").and_then(|rest| rest.split_once(" for "));
+    let Some((local, address)) = listener else { return text.into() };
+    let kind = if address.starts_with("udp") { "UDP " } else { "" };
+    match local.parse() {
+        Ok(SocketAddr::V4(local)) => format!("listening on {kind}AF=2 {local}").into(),
+        Ok(SocketAddr::V6(local)) => {
+            let parts = local.ip().segments().map(|part| format!("{part:04x}")).join(":");
+            format!("listening on {kind}AF=10 [{parts}]:{}", local.port()).into()
+        }
+        Err(_) => text.into(),
+    }
+}
+
 fn stamped(text: &str, is_precise: bool) -> String {
     let level =
         LEVELS.iter().find_map(|&(start, letter)| Some((letter, text.strip_prefix(start)?)));
     let (letter, text) = level.unwrap_or(('E', text));
+    let text = as_said_by_socat(text);
     let now = SystemTime::now();
     let time = gush_process::local_time(now).unwrap_or_default();
     let LocalTime { year, month, day, hour, minute, second } = time;

@@ -212,7 +212,96 @@ fn an_interrupt_ends_it_also_in_the_background_of_a_script() {
     link.says("listening on");
     link.signal(rustix::process::Signal::INT);
     let (status, _, said) = link.finish();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2), "{said}");
+    assert_eq!(status.code(), Some(130), "{said}");
+}
+
+#[test]
+fn it_exits_with_the_status_of_a_death_by_the_signal() {
+    use rustix::process::Signal;
+    for (signal, code) in [(Signal::HUP, 129), (Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut command = gush();
+        command.args(["socat", "-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1", "PIPE"]);
+        let link = Running::of(command);
+        link.says("listening on");
+        link.signal(signal);
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(code), "{said}");
+    }
+}
+
+/// Scripts cut the port out of it.
+#[test]
+fn a_listener_is_reported_in_the_words_of_socat() {
+    for (listener, start) in [
+        ("TCP-LISTEN:0,bind=127.0.0.1", " N listening on AF=2 127.0.0.1:"),
+        ("UDP-LISTEN:0,bind=127.0.0.1", " N listening on UDP AF=2 127.0.0.1:"),
+        (
+            "TCP6-LISTEN:0,bind=[::1]",
+            " N listening on AF=10 [0000:0000:0000:0000:0000:0000:0000:0001]:",
+        ),
+    ] {
+        let mut command = gush();
+        command.args(["socat", "-d", "-d", listener, "PIPE"]);
+        let link = Running::of(command);
+        let said = link.says("listening on");
+        let line = said.lines().find(|line| line.contains("listening on")).unwrap();
+        let (_, port) = line.split_once(start).unwrap_or_else(|| panic!("{line}"));
+        assert!(port.trim_end().parse::<u16>().is_ok_and(|port| port > 0), "{line}");
+    }
+}
+
+#[test]
+fn a_byte_for_a_file_that_is_only_read_is_a_failure() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("f"), "abc").unwrap();
+    let mut programs = vec![vec![env!("CARGO_BIN_EXE_gush"), "socat"]];
+    match Command::new("socat").arg("-V").output() {
+        Ok(_) => programs.push(vec!["socat"]),
+        Err(_) => skipped("no socat to compare with"),
+    }
+    for program in programs {
+        for (input, file, code, heard) in [
+            (&b""[..], "f", 0, Some("abc")),
+            (b"bytes", "f", 1, None),
+            (b"", "/dev/null", 0, Some("")),
+            (b"bytes", "/dev/null", 1, None),
+        ] {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(["-", &format!("FILE:{file},rdonly")]);
+            command.current_dir(dir.path());
+            let output = bounded(60, &command).stdin(file_of(input)).output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{program:?} {file} {output:?}");
+            assert_eq!(said(&output).contains("Bad file descriptor"), code == 1, "{output:?}");
+            if let Some(heard) = heard {
+                assert_eq!(output.stdout, heard.as_bytes(), "{program:?} {file}");
+            }
+        }
+    }
+}
+
+/// A probe of the second listener would be paired with the first client.
+#[test]
+fn a_second_listener_listens_once_a_client_is_at_the_first() {
+    let dir = TempDir::new().unwrap();
+    let blocked = dir.path().join("b");
+    fs::write(&blocked, "").unwrap();
+    let mut command = gush();
+    command.args(["socat", "-d", "-d", "UNIX-LISTEN:a,fork", "UNIX-LISTEN:b"]);
+    let link = Running::of({
+        command.current_dir(dir.path());
+        command
+    });
+    link.says("listening on");
+    let client = || UnixStream::connect(dir.path().join("a")).unwrap();
+    assert_eq!(client().read(&mut [0]).unwrap_or(0), 0, "{}", link.said());
+    fs::remove_file(&blocked).unwrap();
+    let mut client = client();
+    link.says_times("listening on", 2);
+    let mut other = UnixStream::connect(&blocked).unwrap();
+    client.write_all(b"asked").unwrap();
+    let mut heard = [0; 5];
+    other.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"asked");
 }
 
 /// For a filter the death by SIGPIPE is usual; scripts from socat expect a status and a message.

@@ -265,7 +265,7 @@ options! {
     HttpVersion "http-version" [] HttpVersion, [], "version of HTTP of the request to the proxy (1.1)";
     Prefer "prefer" [] IpVersion, [], "version of IP to try first, of a host with both, one address after the other";
     Family "family" [] IpVersion, [], "version of IP of the connection to the proxy";
-    SocksUser "socksuser" [] Name, [], "user name to send to the proxy (default: LOGNAME or USER)";
+    SocksUser "socksuser" [] Name, [], "user name to send to the proxy (default: LOGNAME, USER or anonymous)";
     Link "link" ["symbolic-link"] Path, [], "symbolic link to the pseudo-terminal, removed at the end; with unlink an existing link is replaced; with several clients it points to the newest";
     WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "wait until a program opens the pseudo-terminal, and end when it is closed";
     Terminal "SETTING" [] Flag, [Pty], "terminal setting, as in stty(1): b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; restored at the end";

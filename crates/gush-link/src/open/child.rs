@@ -123,7 +123,7 @@ fn start(
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let number = number.ok_or_else(|| OpenError::said("start", "its process has no number"))?;
     let reach = match shares_terminal {
-        _ if how.leaves_programs() => spared(number),
+        _ if how.is_graceful() => spared(number),
         true => Reach::One(number),
         false => Reach::Group(number),
     };

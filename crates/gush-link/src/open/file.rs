@@ -384,7 +384,13 @@ async fn writer(fifo: &OwnedFd) -> io::Result<()> {
 }
 
 fn end(fd: OwnedFd, name: &str, options: &Options, how: &How) -> Result<End, OpenError> {
-    let conduit = Conduit::new(fd).map_err(|error| OpenError::new("open", error))?;
+    let fails_late = how.is_graceful() && !how.is_one_way() && options.is_on(Opt::ReadOnly);
+    let conduit = match fails_late {
+        // The first byte for it is an EBADF: without one, the file is read in peace.
+        true => fd.try_clone().and_then(|copy| Conduit::of_two(fd, copy)),
+        false => Conduit::new(fd),
+    };
+    let conduit = conduit.map_err(|error| OpenError::new("open", error))?;
     let mut end = End::new(how.narrowed(conduit)?, Peer::Other(name.to_owned()));
     let fd = end.conduit.read_fd().or_else(|| end.conduit.write_fd());
     end.origin.is_line = fd.is_some_and(rustix::termios::isatty);

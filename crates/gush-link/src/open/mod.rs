@@ -100,7 +100,7 @@ pub struct How {
     unread: bool,
     unwritten: bool,
     once: bool,
-    leaves_programs: bool,
+    is_graceful: bool,
     client: Option<Client>,
     introduction: Option<Arc<(Header, Version)>>,
     /// A listening socket that another process has made.
@@ -157,11 +157,11 @@ impl How {
         Self { once: true, ..self }
     }
 
-    /// Of a program that the link does not wait for, only the process of `exec:` gets SIGTERM, once,
-    /// and `shell:` is left alone: as socat ends them.
+    /// As socat opens it. Of a program that the link does not wait for, only the process of `exec:`
+    /// gets SIGTERM, once, and `shell:` is left alone. A byte for a file with `rdonly` is a failure.
     #[must_use]
-    pub fn leaving_programs(self, leaves_programs: bool) -> Self {
-        Self { leaves_programs, ..self }
+    pub fn graceful(self, is_graceful: bool) -> Self {
+        Self { is_graceful, ..self }
     }
 
     /// The end is opened for a client that comes from `peer` and connected to `local`: programs get
@@ -239,8 +239,8 @@ impl How {
         !self.unwritten
     }
 
-    fn leaves_programs(&self) -> bool {
-        self.leaves_programs
+    fn is_graceful(&self) -> bool {
+        self.is_graceful
     }
 
     fn is_once(&self) -> bool {

@@ -255,7 +255,7 @@ fn what_an_http_proxy_answers_is_reported() {
 
 #[test]
 fn a_proxy_is_asked_in_the_version_and_over_the_family_that_the_options_say() {
-    let request = b"CONNECT example.org:80 HTTP/1.0\r\nHost: example.org:80\r\n\r\n";
+    let request = b"CONNECT example.org:80 HTTP/1.0\r\n\r\n";
     let (place, thread) = proxy(vec![(request.to_vec(), b"HTTP/1.0 200 OK\r\n\r\n".to_vec())]);
     let port = place.rsplit(':').next().unwrap();
     let at = format!("http-connect:localhost:{port}:example.org:80");

@@ -141,6 +141,13 @@ pub fn is_known(word: &str) -> bool {
     row(word).is_some() || instead(word).is_some() || sockets::is_numbered(word)
 }
 
+/// Does socat open the address for writing alone, without an option that says so?
+pub fn only_writes(text: &str) -> bool {
+    let head = lexer::split(text, ",")[0];
+    let is_joined = lexer::split(text, "!!").len() > 1;
+    !is_joined && ["create", "creat"].iter().any(|name| keyword(head).0.eq_ignore_ascii_case(name))
+}
+
 /// An address of ours for one of socat's; `A!!B` has two. With `is_shared` all clients of the other
 /// address use it.
 pub fn translated(

@@ -220,8 +220,13 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         }
     }
     let is_one_way = parsed.one_way.is_some();
-    for address in [&first, &second] {
+    for (address, text) in [&first, &second].into_iter().zip(&parsed.addresses) {
         let shown = address.to_string();
+        let only_writes = address.options().is_on(Opt::WriteOnly) || addresses::only_writes(text);
+        if !is_one_way && only_writes {
+            let why = "it is only written, which -u or -U says: without them socat fails when it reads there";
+            report.missing(&shown, why);
+        }
         if any_part(address, filters_other_family) {
             let why = "an address of IPv6 takes a range of IPv6, such as [::ffff:127.0.0.0]/104";
             report.wrong(&shown, why);
@@ -265,7 +270,7 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     }
     let forks = [&first, &second].into_iter().any(|address| any_part(address, serves_many));
     for address in [&first, &second] {
-        note_differences(address, is_one_way, forks, parsed.is_renamed, report);
+        note_differences(address, forks, parsed.is_renamed, report);
     }
     // socat passes every failure on as an end of data, and waits for readers.
     words.insert(0, "--graceful".to_owned());
@@ -319,20 +324,8 @@ fn keep_line_ends(
 }
 
 /// Notes what differs without an option that says so.
-fn note_differences(
-    address: &Address,
-    is_one_way: bool,
-    forks: bool,
-    is_renamed: bool,
-    report: &mut Report,
-) {
+fn note_differences(address: &Address, forks: bool, is_renamed: bool, report: &mut Report) {
     let shown = address.to_string();
-    let only_read =
-        [Opt::ReadOnly, Opt::WriteOnly].into_iter().find(|&only| address.options().is_on(only));
-    if let Some(only) = only_read.filter(|_| !is_one_way) {
-        let why = "the other direction is left out; socat fails at its first byte";
-        report.note(&format!("{shown}: {}", only.name()), why);
-    }
     let runs_program =
         any_part(address, |part| matches!(part.target(), Target::Exec(_) | Target::Shell(_)));
     if runs_program && is_renamed {

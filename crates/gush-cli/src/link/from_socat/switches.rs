@@ -245,8 +245,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 }
             }
             Means::LogFile => {
-                report
-                    .note("-lf", "the file is standard error as a whole, also of programs and -v");
+                report.note("-lf", "the file is standard error as a whole, also of programs");
                 parsed.log_file = Some(value);
             }
             Means::Sloppy => parsed.is_sloppy = true,
@@ -264,6 +263,11 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
     }
     if ["-u", "-U"].iter().all(|way| parsed.words.iter().any(|word| word == way)) {
         report.wrong("-u -U", "socat takes one of them");
+    }
+    let dumps = parsed.words.iter().any(|word| word == "-v" || word == "-x");
+    if parsed.log_file.is_some() && dumps {
+        let why = "-v and -x print where messages go: without -lf both go to standard error";
+        report.missing("-lf", why);
     }
     parsed.one_way = Direction::ALL.into_iter().find(|way| {
         let switch = ["-u", "-U"][*way as usize];

@@ -19,7 +19,10 @@ pub(super) async fn request(
 ) -> Result<(), OpenError> {
     let target = through.target();
     // HTTP/1.1 requires Host even though the request line names the target (RFC 9112, 3.2).
-    let mut request = format!("CONNECT {target} HTTP/{version}\r\nHost: {target}\r\n");
+    let mut request = format!("CONNECT {target} HTTP/{version}\r\n");
+    if version != "1.0" {
+        request += &format!("Host: {target}\r\n");
+    }
     if let Some(Credentials { name, password }) = credentials {
         let code = BASE64_STANDARD.encode(format!("{name}:{password}"));
         request += &format!("Proxy-Authorization: Basic {code}\r\n");

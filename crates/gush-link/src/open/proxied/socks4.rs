@@ -12,6 +12,9 @@ const VERSION: u8 = 4;
 const CONNECT: u8 = 1;
 const GRANTED: u8 = 90;
 
+/// The user without a name, as socat sends it.
+const NOBODY: &str = "anonymous";
+
 /// No address, in the request of SOCKS4a: the name follows.
 const BY_NAME: Ipv4Addr = Ipv4Addr::new(0, 0, 0, 1);
 
@@ -30,7 +33,11 @@ pub(super) async fn request(
     request.extend(through.port.to_be_bytes());
     request.extend(ip.octets());
     let ours = ["LOGNAME", "USER"].iter().find_map(|name| std::env::var(name).ok());
-    let user = options.text(Opt::SocksUser).map(str::to_owned).or(ours).unwrap_or_default();
+    let user = options
+        .text(Opt::SocksUser)
+        .map(str::to_owned)
+        .or(ours)
+        .unwrap_or_else(|| NOBODY.to_owned());
     let name = if by_name { Some(through.host.as_str()) } else { None };
     for text in [Some(user.as_str()), name].into_iter().flatten() {
         if text.contains('\0') {
