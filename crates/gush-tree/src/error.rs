@@ -50,6 +50,8 @@ struct Inner {
     /// A call failed that moves bytes, so that their number is shown even if it is 0.
     counts_bytes: bool,
     lost_bytes: u64,
+    /// What is at the target now; the hint begins with it.
+    outcome: Option<&'static str>,
     hint: Option<Cow<'static, str>>,
     os: Option<io::Error>,
 }
@@ -190,12 +192,16 @@ impl Error {
         self.hinting(hint)
     }
 
-    /// Adds to an error that stopped the data what is at the target now.
+    /// Adds to an error that stopped the data what is at the target now, in the place of what was
+    /// said of it before.
     pub(crate) fn leaving(mut self, outcome: &'static str) -> Self {
         if self.0.delivered_bytes.is_some() {
-            self.0.hint = Some(match self.0.hint {
-                Some(hint) => format!("{outcome}; {hint}").into(),
-                None => outcome.into(),
+            let before = self.0.outcome.replace(outcome).unwrap_or_default();
+            let hint = self.0.hint.take().unwrap_or_default();
+            let remedy = hint.strip_prefix(before).unwrap_or(&hint).trim_start_matches("; ");
+            self.0.hint = Some(match remedy {
+                "" => outcome.into(),
+                remedy => format!("{outcome}; {remedy}").into(),
             });
         }
         self

@@ -223,11 +223,11 @@ impl Common<'_> {
                 }
                 Ok(done)
             }
-            Err(error) => {
-                // The backup gets its name back: a failed copy must not cost the old file.
-                prepared.undo(target, events);
-                Err(error)
+            // The backup gets its name back: a failed copy must not cost the old file.
+            Err(error) if prepared.undo(target, events) => {
+                Err(error.leaving("the old file is back"))
             }
+            Err(error) => Err(error),
         }
     }
 

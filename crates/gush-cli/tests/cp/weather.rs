@@ -45,6 +45,29 @@ fn a_full_file_system_keeps_the_old_file_with_atomic() {
 }
 
 #[test]
+fn a_full_file_system_gives_the_old_file_its_name_back() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("from")).unwrap();
+    fs::write(dir.path().join("from/a"), noise(3 << 20, 1)).unwrap();
+    for operands in ["--backup from/a m/a", "-aT --backup from m"] {
+        let text = format!(
+            "mount -t tmpfs -o size=256k none m && echo old >m/a; \"$G\" cp {operands}; echo $?; \
+             ls -A m; cat m/a; \"$G\" cp --json {operands}"
+        );
+        let Some(output) = with_mounts(dir.path(), &text) else { return };
+        let printed = stdout(&output);
+        let record = printed.strip_prefix("1\na\nold\n").expect(&printed);
+        let record = record.lines().find(|line| line.contains("\"errno\":28")).expect(record);
+        let record: serde_json::Value = serde_json::from_str(record).unwrap();
+        let hint = record["error"]["hint"].as_str().unwrap();
+        for said in [stderr(&output).as_str(), hint] {
+            assert!(said.contains("the old file is back; the target is full"), "{said}");
+            assert!(!said.contains("incomplete"), "{said}");
+        }
+    }
+}
+
+#[test]
 fn preallocation_fails_before_the_first_byte() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), noise(3 << 20, 1)).unwrap();
