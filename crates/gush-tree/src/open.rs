@@ -226,7 +226,12 @@ pub(crate) fn cannot_create(target: &Place<'_>, errno: Errno) -> Error {
         Errno::ISDIR if target.must_be_directory() => Errno::NOTDIR,
         errno => errno,
     };
-    remedy::not_made(target, "cannot create regular file {}", errno)
+    let error = remedy::not_made(target, "cannot create regular file {}", errno);
+    match errno {
+        // The look at the target has found none.
+        Errno::EXIST => error.hinting("another program has made it meanwhile; nothing was changed"),
+        _ => error,
+    }
 }
 
 /// The error of an atomic target that could not be created or named.

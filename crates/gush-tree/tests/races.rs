@@ -11,10 +11,38 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use gush_test as _;
-use gush_tree::{Copier, CopyOptions, Dereference, ModeRule, Place, Specials};
+use gush_tree::{Copier, CopyOptions, Dereference, Events, ModeRule, Place, Specials};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2, renameat, symlinkat, unlinkat,
 };
+
+/// Makes the target after the look at it has found none.
+struct Rival(&'static str);
+
+impl Events for Rival {
+    fn starts(&mut self, _: &Path, target: &Path, _: Option<&Path>) {
+        fs::write(target, self.0).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_another_program_makes_meanwhile_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["source", "target"].map(|name| dir.path().join(name));
+    fs::write(&source, "ours").unwrap();
+    for atomic in [false, true] {
+        let mut options = CopyOptions::default();
+        options.atomic = atomic;
+        let mut copier = Copier::new(&options);
+        let copied = copier.copy(Place::here(&source), Place::here(&target), &mut Rival("theirs"));
+        let error = copied.unwrap_err();
+        let hint = Some("another program has made it meanwhile; nothing was changed");
+        assert_eq!(error.hint(), hint, "{atomic}: {error}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "{atomic}");
+        fs::remove_file(&target).unwrap();
+    }
+}
 
 const SECRET: &str = "guarded";
 const OPEN: &str = "open";
