@@ -100,17 +100,29 @@ fn lost_by(doing: &'static str, error: &gush::Error) -> Error {
     lost(doing)(error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from))
 }
 
-fn write_all_at(file: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result<(), gush::Errno> {
-    while !data.is_empty() {
-        let written = rustix::io::retry_on_intr(|| rustix::io::pwrite(file, data, offset))
-            .map_err(|errno| {
-                gush::Errno::from_io_error(&errno.into()).unwrap_or(gush::Errno::IO)
-            })?;
-        if written == 0 {
-            return Err(gush::Errno::IO);
-        }
-        data = &data[written..];
-        offset += written as u64;
+/// Why the data of a frame is not all in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unwritten {
+    /// How much of it is.
+    pub written_bytes: u64,
+    /// The answer of the file.
+    pub errno: gush::Errno,
+}
+
+fn write_all_at(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> Result<(), Unwritten> {
+    let mut at = 0;
+    while at < data.len() {
+        let place = offset + at as u64;
+        let errno = match rustix::io::retry_on_intr(|| rustix::io::pwrite(file, &data[at..], place))
+        {
+            Ok(0) => gush::Errno::IO,
+            Ok(written) => {
+                at += written;
+                continue;
+            }
+            Err(errno) => gush::Errno::from_io_error(&errno.into()).unwrap_or(gush::Errno::IO),
+        };
+        return Err(Unwritten { written_bytes: at as u64, errno });
     }
     Ok(())
 }
@@ -452,7 +464,7 @@ impl Input {
         length: usize,
         into: Option<(BorrowedFd<'_>, u64)>,
         mut moved: Option<&mut Moved<'_>>,
-    ) -> Result<Result<(), gush::Errno>, Error> {
+    ) -> Result<Result<(), Unwritten>, Error> {
         match self.next()? {
             (Frame::Data(announced), _) if announced == length => {}
             (Frame::Packed(packed), _) if packed < length && length <= MOST_DATA_BYTES => {
@@ -482,9 +494,12 @@ impl Input {
                     }
                     // Bytes in flight have left the stream, and are lost with the file.
                     Err(error) => {
+                        written = Err(Unwritten {
+                            written_bytes: at as u64 + error.delivered_bytes(),
+                            errno: error.errno().unwrap_or(gush::Errno::IO),
+                        });
                         let taken = error.delivered_bytes() + error.in_flight_bytes();
                         at += usize::try_from(taken).unwrap_or(left).min(left);
-                        written = Err(error.errno().unwrap_or(gush::Errno::IO));
                         continue;
                     }
                 }
@@ -495,7 +510,10 @@ impl Input {
             let bytes = left.min(self.end - self.at);
             if let (Some((file, offset)), Ok(())) = (into, &written) {
                 let data = &self.buffer[self.at..self.at + bytes];
-                written = write_all_at(file, data, offset + at as u64);
+                written = write_all_at(file, data, offset + at as u64).map_err(|why| Unwritten {
+                    written_bytes: at as u64 + why.written_bytes,
+                    ..why
+                });
             }
             self.at += bytes;
             at += bytes;
@@ -512,7 +530,7 @@ impl Input {
         packed: usize,
         length: usize,
         into: Option<(BorrowedFd<'_>, u64)>,
-    ) -> Result<Result<(), gush::Errno>, Error> {
+    ) -> Result<Result<(), Unwritten>, Error> {
         self.take(packed)?;
         if self.unpacker.is_none() {
             self.unpacker = Some(Unpacker::new()?);

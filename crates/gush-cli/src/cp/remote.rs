@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
 use clap::parser::ValueSource;
-use gush_text::{errno_text, in_brackets, quote};
+use gush_text::{Doing, errno_text, in_brackets, quote};
 use gush_tree::{Destination, NamingError};
 use gush_wire::record;
 use gush_wire::{Address, Error, Remote, Request, Streams, Transport};
+use rustix::fs::CWD;
+use rustix::io::Errno;
 
 use super::command::Words;
 use super::say::Reporter;
@@ -111,6 +113,16 @@ impl Way {
                 Remote::connect(link)
             }
         }
+    }
+
+    /// The remedy for a command that does not start.
+    fn remedy(&self, error: &Error) -> Option<String> {
+        let Error::Start { command, error } = error else { return None };
+        let errno = Errno::from_io_error(error)?;
+        let remedy = gush_text::remedy_at(CWD, command, Doing::Starting, errno);
+        let option = matches!(self, Self::Shell { .. }).then_some("--rsh names another program");
+        let parts: Vec<_> = remedy.into_iter().chain(option).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 
     /// Has the command itself said why nobody answers? A link names the call that has failed.
@@ -383,7 +395,8 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
             if is_said && hint.is_none() {
                 return ExitCode::FAILURE;
             }
-            let hint = in_brackets(hint.as_deref());
+            let hints: Vec<_> = target.way.remedy(&error).into_iter().chain(hint).collect();
+            let hint = in_brackets((!hints.is_empty()).then(|| hints.join("; ")).as_deref());
             match error {
                 Error::Local(_) | Error::Start { .. } => talker.fail(format_args!("{error}{hint}")),
                 error => {

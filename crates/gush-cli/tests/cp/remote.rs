@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use crate::common::cp::{fails, names, script, stderr, stdout, succeeds, with_mounts};
-use crate::common::skipped;
+use crate::common::{noise, skipped};
 
 /// `$C` copies to host `h`: like ssh, its shell takes the host first.
 pub fn remote(dir: &Path, text: &str) -> Output {
@@ -289,8 +289,9 @@ fn a_failed_start_is_one_line_with_a_remedy() {
         ),
         (
             "$G cp --rsh ./none s/f a:b",
-            "cannot start ./none: No such file or directory ('a:b' is also a local \
-            file, written './a:b')\n"
+            "cannot start ./none: No such file or directory (there is no such file, or no such \
+            program in PATH; --rsh names another program; 'a:b' is also a local file, written \
+            './a:b')\n"
                 .into(),
         ),
         (
@@ -406,6 +407,24 @@ END
 }
 
 #[test]
+fn a_full_disk_has_as_many_bytes_as_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("big"), noise(3 << 20, 1)).unwrap();
+    for options in ["--streams 1", "--streams 3", "--compress"] {
+        let output = remote_with_mounts(
+            dir.path(),
+            &format!("mount -t tmpfs -o size=2M none m; $C {options} --json big h:m/big"),
+        );
+        let Some(output) = output else { return };
+        let (said, record) = (stderr(&output), stdout(&output));
+        assert!(said.contains(" (after 2097152 bytes; the target is full"), "{options}: {said}");
+        for part in ["\"bytes\":2097152", "\"delivered_bytes\":2097152"] {
+            assert!(record.contains(part), "{options}: {record}");
+        }
+    }
+}
+
+#[test]
 fn what_the_filters_leave_out_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();
     let output = remote_succeeds(
@@ -471,7 +490,9 @@ fn a_failed_remote_shell_and_a_talking_login_shell_are_explained() {
     let said = fails(dir.path(), &["--rsh", "echo welcome to a friendly shell;", "a", "h:t"]);
     assert!(said.contains("it sent 'welcome to a friendly shell"), "{said}");
     let said = fails(dir.path(), &["--rsh", "./none", "a", "h:t"]);
-    assert!(said.contains("cannot start ./none: No such file"), "{said}");
+    let remedy =
+        " (there is no such file, or no such program in PATH; --rsh names another program)";
+    assert!(said.contains("cannot start ./none: No such file") && said.contains(remedy), "{said}");
 }
 
 #[test]

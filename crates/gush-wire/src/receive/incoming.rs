@@ -1,6 +1,7 @@
 //! A regular file while its data comes, in ranges on any stream.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,6 +44,8 @@ struct Work {
     stage: Stage,
     announced_bytes: u64,
     arrived_bytes: u64,
+    /// Of those that have arrived.
+    written_bytes: u64,
     /// Where the data that has arrived ends.
     end: u64,
     /// What the sender has sent in all, once it has said so.
@@ -57,6 +60,8 @@ enum Stage {
     Begun(Arc<Draft>),
     /// The file is not made: what is there stays.
     Stays(Ending),
+    /// Some data was not written. Other streams may still write theirs.
+    Unwritten(PathBuf, gush::Errno),
     Failed(Failure),
 }
 
@@ -84,6 +89,7 @@ impl Incoming {
                 stage: Stage::Announced(portrait),
                 announced_bytes: 0,
                 arrived_bytes: 0,
+                written_bytes: 0,
                 end: 0,
                 sent_bytes: None,
                 digest: None,
@@ -204,17 +210,14 @@ impl Incoming {
             self.counts(session, pace.rest(length as u64) + hole_bytes);
         }
         let mut work = self.lock();
-        if let (Err(errno), Some(draft)) = (written, &draft) {
-            let shown = draft.shown();
-            let (name, why) = (gush_text::quote::always(&shown), errno_text(errno));
-            let after = format!("after {} bytes", work.arrived_bytes);
-            let hint = gush::hint_for(gush::Side::Target, errno);
-            work.stage = Stage::Failed(Failure {
-                text: format!("error writing {name}: {why}{}", noted(&after, hint)),
-                errno: Some(errno.raw_os_error()),
-                delivered_bytes: Some(work.arrived_bytes),
-                hint: hint.map(str::to_owned),
-            });
+        if let Some(draft) = &draft {
+            work.written_bytes += match written {
+                Ok(()) => length as u64,
+                Err(why) => {
+                    work.stage = Stage::Unwritten(draft.shown(), why.errno);
+                    why.written_bytes
+                }
+            };
         }
         let before = work.arrived_bytes / SYNCED_BYTES;
         work.arrived_bytes += length as u64;
@@ -272,10 +275,15 @@ impl Incoming {
         self.begin(session, &mut work);
         let digest = work.digest.take();
         let ends_in_hole = work.end < self.size_bytes;
+        let written_bytes = work.written_bytes;
         let stage = std::mem::replace(&mut work.stage, Stage::Failed(Failure::default()));
         drop(work);
         let draft = match stage {
             Stage::Begun(draft) => Arc::into_inner(draft),
+            Stage::Unwritten(shown, errno) => {
+                let why = unwritten(&shown, errno, written_bytes);
+                return session.end_entry(&arrival, None, Err(why));
+            }
             Stage::Failed(why) => return session.end_entry(&arrival, None, Err(why)),
             Stage::Stays(ending) => {
                 return session.end_entry(&arrival, self.folder.as_ref(), Ok::<_, Failure>(ending));
@@ -298,6 +306,18 @@ impl Incoming {
             }
         };
         session.end_entry(&arrival, self.folder.as_ref(), ended)
+    }
+}
+
+fn unwritten(shown: &Path, errno: gush::Errno, written_bytes: u64) -> Failure {
+    let (name, why) = (gush_text::quote::always(shown), errno_text(errno));
+    let after = format!("after {written_bytes} bytes");
+    let hint = gush::hint_for(gush::Side::Target, errno);
+    Failure {
+        text: format!("error writing {name}: {why}{}", noted(&after, hint)),
+        errno: Some(errno.raw_os_error()),
+        delivered_bytes: Some(written_bytes),
+        hint: hint.map(str::to_owned),
     }
 }
 
