@@ -103,7 +103,7 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
             }
             Err(error) => {
                 if let Some(suppressed) = warnings.passes(Instant::now()) {
-                    warn!(%error, "the metrics' listener cannot accept{suppressed}");
+                    warn!("the metrics' listener cannot accept: {error}{suppressed}");
                 }
                 sleep(PAUSE).await;
             }

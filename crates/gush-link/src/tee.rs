@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gush_text::{os_text, with_unit};
+use gush_text::{in_brackets, os_text, with_unit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -132,7 +132,7 @@ impl Tee {
                 let why =
                     format!("the link had to end before its reader took the last {left} bytes");
                 let error = io::Error::new(io::ErrorKind::TimedOut, why);
-                error!(path = %self.0.path.display(), %error, "the copy is not whole");
+                error!("{}: the copy is not whole: {error}", self.0.path.display());
                 return self.0.give_up(&mut state, error);
             }
             // With a timeout, because a signal notifies no condition variable.
@@ -144,8 +144,7 @@ impl Tee {
     /// The failure that ended the copy early, if there was one.
     pub(crate) fn failure(&self) -> Option<String> {
         let state = self.0.state();
-        let failed = state.failed.as_ref();
-        failed.map(|error| format!("{}: write: {}", self.0.path.display(), os_text(error)))
+        state.failed.as_ref().map(|error| self.0.said(error))
     }
 }
 
@@ -155,8 +154,14 @@ impl Copying {
     }
 
     fn fail(&self, state: &mut State, error: io::Error) {
-        error!(path = %self.path.display(), error = %os_text(&error), "the copy ends here, the link continues");
+        error!("{}; the copy ends here, the link continues", self.said(&error));
         self.give_up(state, error);
+    }
+
+    fn said(&self, error: &io::Error) -> String {
+        let remedy = gush::Errno::from_io_error(error)
+            .and_then(|errno| gush::hint_for(gush::Side::Target, errno));
+        format!("{}: write: {}{}", self.path.display(), os_text(error), in_brackets(remedy))
     }
 
     fn give_up(&self, state: &mut State, error: io::Error) {

@@ -90,7 +90,7 @@ impl Workers {
                     return self.others.push(worker);
                 }
                 Err(error) => {
-                    warn!(%error, "cannot start a further thread: serving with those running");
+                    warn!("cannot start a further thread: {error}; serving with those running");
                     // Not retried for each client: the limit on threads stays for a while.
                     self.max_threads = self.others.len() + 1;
                 }

@@ -15,7 +15,7 @@ const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Makes `PREFIX.crt` and `PREFIX.key`; `words` are the prefix and the names.
 pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
-    let Some((prefix, names)) = words.split_first() else {
+    let Some((prefix, names)) = words.split_first().filter(|(prefix, _)| !prefix.is_empty()) else {
         return talker.fail("--make-cert: a PREFIX is missing");
     };
     let mut names: Vec<_> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();

@@ -101,6 +101,27 @@ fn a_pair_made_for_a_first_try_serves_its_two_commands() {
 }
 
 #[test]
+fn a_pair_is_not_made_for_what_no_client_can_ask_for() {
+    let dir = TempDir::new().unwrap();
+    let said = |words: &str| {
+        let mut command = gush();
+        let made = command.args(["link", "--make-cert", words]).current_dir(&dir).output().unwrap();
+        assert_eq!((made.status.code(), made.stdout.as_slice()), (Some(1), &b""[..]), "{words}");
+        String::from_utf8(made.stderr).unwrap()
+    };
+    for (words, odd) in [("own,", "''"), ("own,a,,b", "''"), ("own,a b", "'a b'")] {
+        let start = format!("gush: link: no certificate can be made for {odd}: ");
+        assert!(said(words).starts_with(&start), "{words}: {}", said(words));
+    }
+    for words in ["", ",localhost"] {
+        assert!(said(words).contains("a PREFIX is missing"), "{words}: {}", said(words));
+    }
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    let made = gush().args(["link", "--make-cert", "own,*.example.org"]).current_dir(&dir).output();
+    assert!(made.unwrap().status.success());
+}
+
+#[test]
 fn everything_arrives_both_ways_after_a_half_close() {
     let pki = Pki::new();
     let body = noise(BODY_BYTES, 1);

@@ -219,7 +219,7 @@ impl Part for UnixName {
     }
 }
 
-/// `CID:PORT`; of a listener a port alone is one of every machine.
+/// `CID:PORT`; a listener's may be a port alone, which accepts any machine.
 impl Part for Vsock {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         let (cid, port) = match argument.as_str().split_once(':') {

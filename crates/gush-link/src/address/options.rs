@@ -159,7 +159,7 @@ pub(crate) const PROGRAM: &[Opt] = &[
 ];
 
 macro_rules! options {
-    ($($(#[cfg($when:meta)])? $option:ident $name:literal [$($alias:literal),*] $takes:ident, [$($needs:ident),*], $help:literal;)*) => {
+    ($($(#[cfg($when:meta)])? $option:ident $name:literal [$($alias:literal),*] $takes:ident $(($least:literal, $most:expr))?, [$($needs:ident),*], $help:literal;)*) => {
         /// An option of an address.
         ///
         /// ```
@@ -177,7 +177,7 @@ macro_rules! options {
             option: Opt::$option,
             name: $name,
             aliases: &[$($alias),*],
-            takes: Takes::$takes,
+            takes: Takes::$takes $(($least, $most))?,
             needs: &[$(Opt::$needs),*],
             help: $help,
         }),*];
@@ -192,7 +192,7 @@ options! {
     Backlog "backlog" [] Count, [], "limit on connections waiting to be accepted";
     ReuseAddr "reuseaddr" ["so-reuseaddr"] Flag, [], "bind even if old connections linger; on for tcp-listen. udp-listen: share the port, whose datagrams others may get";
     Range "range" [] Ranges, [], "accept only clients in these networks; repeatable";
-    SourcePort "sourceport" ["sp"] Count, [], "accept only clients that connect from this port";
+    SourcePort "sourceport" ["sp"] Number(1, 65535), [], "accept only clients that connect from this port";
     LowPort "lowport" [] Flag, [], "accept only clients whose port only root binds; of a connection: bind to such a port";
     Bind "bind" [] Text, [], "local address, HOST or HOST:PORT; of a Unix socket its own name";
     BindTempName "bind-tempname" ["unix-bind-tempname"] Path, [], "bind to a new name, with random letters for the last XXXXXX";
@@ -209,13 +209,13 @@ options! {
     UserTimeout "user-timeout" ["tcp-user-timeout"] Seconds, [], "time after which unacknowledged data ends the connection";
     Broadcast "broadcast" ["so-broadcast"] Flag, [], "permit broadcast addresses";
     Membership "membership" ["ip-membership", "ip-add-membership", "add-membership", "ipv6-join-group", "ipv6-add-membership", "join-group"] Name, [], "multicast group to join, GROUP:INTERFACE";
-    MulticastTtl "multicast-ttl" ["ip-multicast-ttl", "multicastttl", "ipmulticastttl"] Count, [], "number of routers that multicasts may pass (1)";
+    MulticastTtl "multicast-ttl" ["ip-multicast-ttl", "multicastttl", "ipmulticastttl"] Number(1, 255), [], "number of routers that multicasts may pass (1)";
     MulticastLoop "multicast-loop" ["ip-multicast-loop", "multicastloop", "ipmulticastloop"] Flag, [], "deliver multicasts to this machine, too; on by default";
     MulticastInterface "multicast-if" ["ip-multicast-if"] Name, [], "interface that multicasts leave by";
     ReusePort "reuseport" ["so-reuseport"] Flag, [], "share the port with other programs that say so, each of which gets some of the clients";
-    Ttl "ttl" ["ip-ttl", "ipttl", "ipv6-unicast-hops", "unicast-hops"] Number, [], "number of routers that packets may pass";
-    Tos "tos" ["ip-tos", "iptos", "ipv6-tclass", "tclass"] Number, [], "type of service of packets, as a byte";
-    Priority "priority" ["so-priority"] Number, [], "priority of packets in this machine's queues";
+    Ttl "ttl" ["ip-ttl", "ipttl", "ipv6-unicast-hops", "unicast-hops"] Number(1, 255), [], "number of routers that packets may pass";
+    Tos "tos" ["ip-tos", "iptos", "ipv6-tclass", "tclass"] Number(0, 255), [], "type of service of packets, as a byte";
+    Priority "priority" ["so-priority"] Number(0, u32::MAX), [], "priority of packets in this machine's queues";
     Device "bindtodevice" ["so-bindtodevice", "interface", "if"] Name, [], "use this network interface only";
     Freebind "freebind" ["ip-freebind", "ipfreebind"] Flag, [], "bind to an address that this machine does not have yet";
     Transparent "transparent" ["ip-transparent", "iptransparent"] Flag, [], "bind to any address, for a transparent proxy; takes root";
@@ -254,8 +254,8 @@ options! {
     Setsid "setsid" [] Flag, [], "start the program in a new session";
     Pipes "pipes" [] Flag, [], "use two pipes, not a socket pair";
     NoFork "nofork" [] Flag, [], "become the program, whose input and output are the other address itself; gush moves no byte, and no option of gush link counts any more";
-    InputNumber "fdin" [] Number, [], "descriptor from which the program reads (0)";
-    OutputNumber "fdout" [] Number, [], "descriptor to which the program writes (1)";
+    InputNumber "fdin" [] Number(0, u32::MAX), [], "descriptor from which the program reads (0)";
+    OutputNumber "fdout" [] Number(0, u32::MAX), [], "descriptor to which the program writes (1)";
     Directory "cwd" ["chdir", "cd"] Path, [], "working directory of the program";
     RunAs "run-as" ["su", "substuser", "su-d", "substuser-delayed"] User, [], "start the program as this user, with all its groups; other addresses: this process becomes that user once they are open";
     SetUser "setuid" [] User, [], "the same, keeping the groups";

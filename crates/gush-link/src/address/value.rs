@@ -1,5 +1,6 @@
 //! The values of options.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::net::IpAddr;
@@ -22,8 +23,8 @@ pub enum Takes {
     Flag,
     /// A number from 1.
     Count,
-    /// A number from 0, also in hexadecimal or octal.
-    Number,
+    /// A number from the one to the other, also in hexadecimal or octal.
+    Number(u32, u32),
     /// A number, or `forever`.
     Retries,
     /// Bytes, such as `64K`.
@@ -69,7 +70,7 @@ impl Takes {
     pub fn metavariable(self) -> &'static str {
         match self {
             Self::Flag => "",
-            Self::Count | Self::Number => "N",
+            Self::Count | Self::Number(..) => "N",
             Self::Retries => "N|forever",
             Self::Size => "BYTES",
             Self::Byte => "BYTE",
@@ -179,11 +180,11 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
 
 impl Value {
     /// Reads the bytes after the `=`; `None` if the option has no `=`.
-    pub(super) fn read(takes: Takes, given: Option<Vec<u8>>) -> Result<Self, &'static str> {
+    pub(super) fn read(takes: Takes, given: Option<Vec<u8>>) -> Result<Self, Cow<'static, str>> {
         let Some(bytes) = given else {
             return match takes {
                 Takes::Flag => Ok(Self::Flag(true)),
-                _ => Err("needs a value"),
+                _ => Err("needs a value".into()),
             };
         };
         if takes == Takes::Path {
@@ -191,10 +192,21 @@ impl Value {
             return if usable {
                 Ok(Self::Path(OsString::from_vec(bytes)))
             } else {
-                Err("takes a path")
+                Err("takes a path".into())
             };
         }
         let text = str::from_utf8(&bytes).map_err(|_| "takes text")?;
+        match takes {
+            Takes::Number(least, most) => strtoul(text)
+                .filter(|number| (least..=most).contains(number))
+                .map(Self::Count)
+                .ok_or_else(|| format!("takes a number from {least} to {most}, such as 16 or 0x10"))
+                .map_err(Cow::Owned),
+            _ => Self::read_text(takes, text).map_err(Cow::Borrowed),
+        }
+    }
+
+    fn read_text(takes: Takes, text: &str) -> Result<Self, &'static str> {
         match takes {
             Takes::Flag => flag(text)
                 .map(Self::Flag)
@@ -203,9 +215,6 @@ impl Value {
                 .filter(|&count| count > 0)
                 .map(Self::Count)
                 .ok_or("takes a number from 1 to 4294967295"),
-            Takes::Number => strtoul(text)
-                .map(Self::Count)
-                .ok_or("takes a number up to 4294967295, such as 16 or 0x10"),
             Takes::Retries => {
                 retries(text).map(Self::Retries).ok_or("takes a number, or 'forever'")
             }
@@ -253,6 +262,7 @@ impl Value {
             | Takes::Group
             | Takes::Name
             | Takes::Protocols
+            | Takes::Number(..)
             | Takes::Path => Ok(Self::Text(text.to_owned())),
             #[cfg(feature = "tls")]
             Takes::ServerName => Ok(Self::Text(text.to_owned())),
@@ -393,6 +403,18 @@ mod tests {
         assert_eq!(["0", "255", "0x0"].map(byte), [Some(0), Some(255), Some(0)]);
         for text in ["", "256", "0x", "0x100", "08", "+1", "0x+1", "^]"] {
             assert_eq!(byte(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_beyond_its_range_is_refused_with_the_range() {
+        let read = |text: &str| Value::read(Takes::Number(1, 255), Some(text.into()));
+        for (text, number) in [("1", 1), ("255", 255), ("0xff", 255), ("010", 8)] {
+            assert_eq!(read(text), Ok(Value::Count(number)), "{text}");
+        }
+        for text in ["", "0", "256", "0x100", "4294967297", "-1"] {
+            let why = read(text).expect_err(text);
+            assert!(why.starts_with("takes a number from 1 to 255"), "{text}: {why}");
         }
     }
 

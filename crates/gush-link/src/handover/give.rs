@@ -146,7 +146,7 @@ async fn answer(
         let socket = match accepted {
             Ok(socket) => socket,
             Err(error) => {
-                warn!(%error, "a handover cannot be accepted");
+                warn!("a handover cannot be accepted: {error}");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

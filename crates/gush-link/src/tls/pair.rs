@@ -5,7 +5,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use gush_text::os_text;
+use gush_text::{os_text, quote};
+use rustls::pki_types::ServerName;
 
 /// How long a pair is valid.
 const LASTS: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -65,6 +66,10 @@ impl Pair {
             PathBuf::from(name)
         };
         let pair = Self { certificate: with(".crt"), key: with(".key") };
+        if let Some(odd) = names.iter().find(|name| !is_of_host(name)) {
+            let why = "neither the name of a host nor an address".to_owned();
+            return Err(PairError::Name { names: quote::always(Path::new(odd)).to_string(), why });
+        }
         let (certificate, key) = pems(names)
             .map_err(|error| PairError::Name { names: names.join(", "), why: error.to_string() })?;
         write_new(&pair.key, 0o600, &key)?;
@@ -74,6 +79,11 @@ impl Pair {
         }
         Ok(pair)
     }
+}
+
+/// Can a client ask for the name, or for one that this wildcard stands for?
+fn is_of_host(name: &str) -> bool {
+    ServerName::try_from(name.strip_prefix("*.").unwrap_or(name)).is_ok()
 }
 
 fn pems(names: &[String]) -> Result<(String, String), rcgen::Error> {
