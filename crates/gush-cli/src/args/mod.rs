@@ -73,6 +73,7 @@ fn read<T: FromArgMatches>(
         .collect();
     let shown = part.get_arguments().filter(|arg| !arg.is_hide_set());
     let options: Vec<String> = shown.filter_map(Arg::get_long).map(str::to_owned).collect();
+    let talker = Talker::new(&as_name);
     let matches = command.try_get_matches_from_mut(words);
     // Freed with the process: dropping its thousand pieces takes a thirtieth of the start.
     mem::forget(command);

@@ -83,9 +83,18 @@ pub fn command() -> clap::Command {
 
 /// Runs `lab` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    run_as(command(), words, "gush lab")
+}
+
+/// As [`run`], by a command that has some of the parts.
+fn run_as(
+    command: clap::Command,
+    words: impl Iterator<Item = OsString>,
+    as_name: &str,
+) -> ExitCode {
     gush_process::restore_sigchld();
-    let Lab { tour, part } = match args::parse::<Chosen>(command(), words, "gush lab") {
-        Ok(Chosen::Suite(suite, matches)) => return suites::run(suite, &matches),
+    let Lab { tour, part } = match args::parse::<Chosen>(command, words, as_name) {
+        Ok(Chosen::Suite(suite, matches)) => return suites::run(suite, &matches, as_name),
         Ok(Chosen::Once(matches)) => return once::run(&matches),
         Ok(Chosen::Other(lab)) => lab,
         Err(status) => return status,

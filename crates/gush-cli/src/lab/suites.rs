@@ -59,12 +59,13 @@ pub fn command(suite: &Suite) -> Command {
         .max_term_width(100)
 }
 
-/// Measures the cases of `suite` asked for; shows and stores the samples.
+/// Measures the cases of `suite`, a part of `as_name`, that are asked for; shows and stores the
+/// samples.
 ///
 /// Success if every case was measured. After an interrupt the samples so far are shown, and the
 /// status is that of an interrupted program.
-pub fn run(suite: &'static Suite, matches: &ArgMatches) -> ExitCode {
-    let talker = Talker::new(&format!("gush lab {}", suite.name));
+pub fn run(suite: &'static Suite, matches: &ArgMatches, as_name: &str) -> ExitCode {
+    let talker = Talker::new(&format!("{as_name} {}", suite.name));
     match measured(suite, matches, &talker) {
         Ok(status) => status,
         Err(error) => talker.fail(error),

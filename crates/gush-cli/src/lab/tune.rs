@@ -12,5 +12,6 @@ pub fn command() -> clap::Command {
 }
 
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    super::run(std::iter::once(SUITE.name.into()).chain(words))
+    let gush = clap::Command::new("gush").subcommand(command());
+    super::run_as(gush, std::iter::once(SUITE.name.into()).chain(words), "gush")
 }

@@ -243,18 +243,25 @@ fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
         (&["pipe"][..], "gush: pipe: a command is missing: write, read\nTry 'gush pipe --help'"),
         (
             &["lab", "run", "--min-benchmarkng-time", "1", "true"],
-            "gush: lab: unrecognized option '--min-benchmarkng-time'\n",
+            "gush: lab: run: unrecognized option '--min-benchmarkng-time'\n",
         ),
         (&["lab", "run", "--min-rusn", "1", "true"], "did you mean '--min-runs'?\n"),
         (&["link", "--speak-fr", "x", "-", "-"], "unrecognized option '--speak-fr'\n"),
-        (&["pipe", "write", "--frob"], "Try 'gush pipe write --help'"),
+        (
+            &["pipe", "write", "--frob"],
+            "gush: pipe: write: unrecognized option '--frob'\nTry 'gush pipe write --help'",
+        ),
+        (&["tune", "--frob"], "gush: tune: unrecognized option '--frob'\nTry 'gush tune --help'"),
         (&["lab", "pipe", "--frob"], "Try 'gush lab pipe --help'"),
         (&["lab", "--bogus"], "gush: lab: unrecognized option '--bogus'\n"),
         (
             &["lab", "pipe", "--only", "write-raed"],
             "unknown case 'write-raed'; did you mean 'write-read'?\n",
         ),
-        (&["generate"], "gush: a command is missing: man, completions\nTry 'gush generate --help'"),
+        (
+            &["generate"],
+            "gush: generate: a command is missing: man, completions\nTry 'gush generate --help'",
+        ),
         (&["generate", "man", "a", "b"], "Try 'gush generate man --help'"),
     ] {
         let said = stderr(&gush().args(words).output().unwrap());
