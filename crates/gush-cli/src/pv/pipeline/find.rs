@@ -280,7 +280,7 @@ impl<'a, F: Facts> Search<'a, F> {
         found
     }
 
-    /// The processes at the other ends of a channel, and at the same.
+    /// The processes at either end of a channel.
     fn holders_of(&self, channel: &Channel) -> Vec<i32> {
         let of = |path: &Path| self.holders.get(path).cloned().unwrap_or_default();
         match channel.socket {

@@ -237,7 +237,7 @@ impl Sampler {
     }
 }
 
-/// The state of a stage by those of its threads: the others of a thread that works only wait for it.
+/// The state of a stage: that of its busiest thread, for which the others only wait.
 fn busiest(states: impl Iterator<Item = State>) -> State {
     const RANKS: [State; 12] = [
         State::Computes,
