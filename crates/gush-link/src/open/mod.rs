@@ -398,10 +398,10 @@ impl End {
     /// The end with the terminal set as `options` say, until the end is dropped.
     fn set_as_terminal(mut self, options: &Options) -> Result<Self, OpenError> {
         let fd = self.conduit.read_fd().or_else(|| self.conduit.write_fd());
-        if let Some(fd) = fd {
-            if let Some(set) = terminal::set(&fd, options)? {
-                self.keeper.put_back.push(Borrowed::Terminal(set));
-            }
+        if let Some(fd) = fd
+            && let Some(set) = terminal::set(&fd, options)?
+        {
+            self.keeper.put_back.push(Borrowed::Terminal(set));
         }
         Ok(self)
     }
