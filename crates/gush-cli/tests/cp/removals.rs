@@ -319,6 +319,7 @@ fn a_dry_run_reports_what_the_copy_does() {
         };
         let reported = |text: String| -> Vec<String> {
             let text = text.replace("would remove", "removed").replace("would copy ", "");
+            let text = text.replace("would update", "updated");
             // Which names of a linked target are removed first depends on the threads.
             let is_certain = |line: &&str| line.strip_prefix("removed ").is_none_or(is_mirrored);
             let mut lines: Vec<_> = text.lines().filter(is_certain).map(str::to_owned).collect();
