@@ -75,7 +75,7 @@ fn help_of_lab_is_as_agreed() {
 
 #[test]
 fn help_of_tune_is_as_agreed() {
-    agrees_with_golden(&["tune", "--help"], "lab-tune.txt");
+    agrees_with_golden(&["tune", "--help"], "tune.txt");
 }
 
 #[test]
