@@ -1,5 +1,5 @@
-//! The name by which programs find the shared library: without it a later, incompatible library would be loaded in its
-//! place.
+//! The name by which programs find the shared library: without it a later, incompatible library
+//! would be loaded in its place.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -38,7 +38,8 @@ pub(crate) unsafe fn descriptor<'a>(fd: RawFd, name: &str) -> Result<BorrowedFd<
 /// A handle of the caller.
 ///
 /// # Safety
-/// `handle` is null, or came from the function that makes such handles, was not freed, and nobody else uses it now.
+/// `handle` is null, or came from the function that makes such handles, was not freed, and nobody
+/// else uses it now.
 pub(crate) unsafe fn handle<'a, T>(handle: *mut T) -> Result<&'a mut T, Error> {
     // SAFETY: null or valid, and nobody else's now.
     unsafe { handle.as_mut() }.ok_or_else(|| Error::invalid("the handle is null"))

@@ -53,8 +53,8 @@ pub struct Options {
     pub isolated: bool,
     /// The target, a file, ends where the move ends.
     pub replace: bool,
-    /// Called at least ten times a second, on the thread that called `gush_copy`; false ends the move. Null if nobody wants
-    /// to know. No exception and no longjmp may leave this function.
+    /// Called at least ten times a second, on the thread that called `gush_copy`; false ends the
+    /// move. Null if nobody wants to know. No exception and no longjmp may leave this function.
     pub on_progress:
         Option<unsafe extern "C" fn(context: *mut c_void, progress: *const Progress) -> bool>,
     /// Handed to `on_progress`.
@@ -96,7 +96,8 @@ impl Observer {
             expected_bytes: seen.expected_bytes.unwrap_or(0),
             elapsed_ns: nanoseconds(seen.elapsed),
         };
-        // SAFETY: the caller's function, with the caller's context and a place that lives meanwhile.
+        // SAFETY: the caller's function, with the caller's context and a place that lives
+        // meanwhile.
         let goes_on = unsafe { (self.call)(self.context, &raw const progress) };
         if goes_on { Control::Continue } else { Control::Stop }
     }
@@ -183,11 +184,11 @@ unsafe fn copy(
 
 /// Moves bytes from one descriptor to another, up to the end of the source, waiting as needed.
 ///
-/// `options` may be null for the defaults, and `report` may be null if nobody wants to know. Without offsets the
-/// descriptors' positions move, as with read and write. Descriptors stay open.
+/// `options` may be null for the defaults, and `report` may be null if nobody wants to know.
+/// Without offsets the descriptors' positions move, as with read and write. Descriptors stay open.
 ///
-/// A pipe whose reader has left raises SIGPIPE, as write does, and so does a socket where splice or sendfile is used; with the
-/// signal ignored the error is EPIPE.
+/// A pipe whose reader has left raises SIGPIPE, as write does, and so does a socket where splice or
+/// sendfile is used; with the signal ignored the error is EPIPE.
 ///
 /// # Safety
 /// Both descriptors stay open until the function returns. Each pointer is null or valid.

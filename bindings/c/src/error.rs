@@ -16,8 +16,8 @@ pub enum Status {
     Refused = 2,
     /// `on_progress` answered false.
     Stopped = 3,
-    /// An argument is wrong: a null pointer, a negative descriptor, an unknown method, overlapping ranges of one file, an
-    /// offset in a pipe. Nothing has moved.
+    /// An argument is wrong: a null pointer, a negative descriptor, an unknown method, overlapping
+    /// ranges of one file, an offset in a pipe. Nothing has moved.
     Invalid = 4,
     /// A fault of gush itself. Free the handle, and report the fault.
     Panicked = 5,
@@ -47,7 +47,8 @@ pub struct Error {
     pub side: Side,
     /// The bytes that had arrived at the target.
     pub delivered_bytes: u64,
-    /// The bytes that were taken from a pipe or socket, and are lost because the target took no more.
+    /// The bytes that were taken from a pipe or socket, and are lost because the target took no
+    /// more.
     pub in_flight_bytes: u64,
     /// The name of the failed system call, "" if there is none. Ends with a null byte.
     pub operation: [c_char; 32],
@@ -55,7 +56,8 @@ pub struct Error {
     pub message: [c_char; 256],
 }
 
-/// Copies as much of a text as there is room for, without half a character, and with a null byte at the end.
+/// Copies as much of a text as there is room for, without half a character, and with a null byte at
+/// the end.
 pub(crate) fn text_of<const ROOM: usize>(text: &str) -> [c_char; ROOM] {
     let mut room = [0; ROOM];
     let mut end = text.len().min(ROOM - 1);

@@ -1,8 +1,11 @@
-//! gush for C. The header `include/gush.h` is made from this crate, and its comments are the manual.
+//! gush for C. The header `include/gush.h` is made from this crate, and its comments are the
+//! manual.
 //!
-//! Every function catches a panic and answers with a [`Status`]. Descriptors are borrowed, and handles belong to the caller.
+//! Every function catches a panic and answers with a [`Status`]. Descriptors are borrowed, and
+//! handles belong to the caller.
 
-// The one job of this crate is the boundary to C, whose pointers and descriptors nobody but the caller can vouch for.
+// The one job of this crate is the boundary to C, whose pointers and descriptors nobody but the
+// caller can vouch for.
 #![allow(unsafe_code)]
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::error::{Error, Status};
 #[derive(Debug)]
 pub struct Reservoir(engine::pipe::Reservoir);
 
-/// A reservoir of a pattern, in `*reservoir`. The pattern is copied. `pipe_bytes` is the size of its private pipe, such
-/// as 65536; the pattern has to fit in.
+/// A reservoir of a pattern, in `*reservoir`. The pattern is copied. `pipe_bytes` is the size of
+/// its private pipe, such as 65536; the pattern has to fit in.
 ///
 /// # Safety
 /// So many bytes of the pattern may be read. `reservoir` and `error` are null or may be written.
@@ -75,12 +75,12 @@ unsafe fn pour_by(
     }
 }
 
-/// Pours at most `most_bytes` into the pipe `fd`, waiting for room. `*poured_bytes` is how many, and may be fewer; the pattern goes
-/// on there with the next call.
+/// Pours at most `most_bytes` into the pipe `fd`, waiting for room. `*poured_bytes` is how many,
+/// and may be fewer; the pattern goes on there with the next call.
 ///
 /// # Safety
-/// `reservoir` is a reservoir that no other thread uses now. The descriptor stays open meanwhile, and the places may be
-/// written.
+/// `reservoir` is a reservoir that no other thread uses now. The descriptor stays open meanwhile,
+/// and the places may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gush_reservoir_pour(
     reservoir: *mut Reservoir,

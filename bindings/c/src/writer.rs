@@ -10,8 +10,8 @@ use engine::{Call, Errno};
 use crate::boundary::{answer, bytes, descriptor, free, give, handle};
 use crate::error::{Error, Status};
 
-/// Writes into a pipe faster than write, and into anything else by write. The reader sees the bytes as they were
-/// when they were written, however long it keeps them.
+/// Writes into a pipe faster than write, and into anything else by write. The reader sees the bytes
+/// as they were when they were written, however long it keeps them.
 #[derive(Debug)]
 pub struct Writer {
     inner: engine::pipe::Writer<BorrowedFd<'static>>,
@@ -55,7 +55,8 @@ pub unsafe extern "C" fn gush_writer_new(
     }
 }
 
-/// Writes all bytes. Small pieces are collected: `gush_writer_flush` sends them. After an error the stream is cut.
+/// Writes all bytes. Small pieces are collected: `gush_writer_flush` sends them. After an error the
+/// stream is cut.
 ///
 /// # Safety
 /// `writer` is a writer that no other thread uses now. So many bytes may be read.
@@ -85,9 +86,9 @@ pub unsafe extern "C" fn gush_writer_flush(writer: *mut Writer, error: *mut Erro
     unsafe { answer(error, || handle(writer)?.send(Write::flush)) }
 }
 
-/// Memory to fill in place, in `*memory` and `*len_bytes`: `gush_writer_commit` sends it without a copy. The memory belongs to
-/// the writer, its content is undefined, and it is valid until the commit. Asked again before, the function gives
-/// the same memory.
+/// Memory to fill in place, in `*memory` and `*len_bytes`: `gush_writer_commit` sends it without a
+/// copy. The memory belongs to the writer, its content is undefined, and it is valid until the
+/// commit. Asked again before, the function gives the same memory.
 ///
 /// # Safety
 /// `writer` is a writer that no other thread uses now. Both places may be written.
@@ -112,8 +113,8 @@ pub unsafe extern "C" fn gush_writer_buffer(
     }
 }
 
-/// Sends the first bytes of the memory that `gush_writer_buffer` gave, after the pieces that were collected. The memory must not
-/// be touched again.
+/// Sends the first bytes of the memory that `gush_writer_buffer` gave, after the pieces that were
+/// collected. The memory must not be touched again.
 ///
 /// # Safety
 /// `writer` is a writer that no other thread uses now.

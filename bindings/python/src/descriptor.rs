@@ -25,8 +25,8 @@ impl Held {
 
 impl AsFd for Held {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: not negative. A file that another thread closes meanwhile is an error of the kernel, or another file, as
-        // with every function of the module os: no memory is at stake.
+        // SAFETY: not negative. A file that another thread closes meanwhile is an error of the
+        // kernel, or another file, as with every function of the module os: no memory is at stake.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }

@@ -1,4 +1,5 @@
-//! The native half of the Python package `gush`; the other half, in `python/gush`, is what users see.
+//! The native half of the Python package `gush`; the other half, in `python/gush`, is what users
+//! see.
 //!
 //! Waits here release the interpreter, and check for signals every 50 ms.
 

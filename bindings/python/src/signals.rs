@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 /// Half of what Python users take for "at once"; the engine asks as often.
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
-/// A call of the engine asks far more often than anybody presses a key, and each question waits for the interpreter.
+/// A call of the engine asks far more often than anybody presses a key, and each question waits for
+/// the interpreter.
 const LEAST: Duration = Duration::from_millis(40);
 
 /// Asks the interpreter now and then.
@@ -19,7 +20,8 @@ impl Asker {
         Self(Instant::now())
     }
 
-    /// Runs `ask` with the interpreter, after the handlers of the signals that came, if it is time again.
+    /// Runs `ask` with the interpreter, after the handlers of the signals that came, if it is time
+    /// again.
     ///
     /// # Errors
     /// The exception of a handler, such as `KeyboardInterrupt`, or of `ask`.

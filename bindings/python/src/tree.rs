@@ -1,4 +1,5 @@
-//! A tree, copied on threads that know nothing of Python, while the caller's thread looks for signals.
+//! A tree, copied on threads that know nothing of Python, while the caller's thread looks for
+//! signals.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,8 @@ fn keep(options: &mut CopyOptions, names: &[String]) -> PyResult<()> {
     Ok(())
 }
 
-/// Copies a directory and all that is in it. Answers with the entries that failed, and with warnings.
+/// Copies a directory and all that is in it. Answers with the entries that failed, and with
+/// warnings.
 #[pyfunction]
 #[pyo3(signature = (source, target, *, threads, symlinks, left_out, preserve, verify, on_progress))]
 #[expect(clippy::too_many_arguments, reason = "Python names each of them")]

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 
 use clap::builder::{PossibleValue, TypedValueParser};
 
-/// A parser that takes any text, and lists values for completions: the command checks the text, with
-/// its own messages.
+/// A parser that takes any text, and lists values for completions: the command checks the text,
+/// with its own messages.
 #[derive(Clone)]
 pub struct Listed(pub Vec<&'static str>);
 

@@ -1,7 +1,7 @@
 //! `gush`: familiar names, the fastest sound way to move bytes.
 //!
-//! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `pv`, `tee`, `yes` or `socat`, the program
-//! is that command.
+//! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `pv`,
+//! `tee`, `yes` or `socat`, the program is that command.
 // Helpers of commands that are left out would be reported as dead code.
 #![cfg_attr(not(all(feature = "lab", feature = "link")), allow(dead_code, unused_imports))]
 

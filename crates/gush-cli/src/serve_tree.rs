@@ -1,4 +1,5 @@
-//! `gush serve-tree`: the other side of `gush cp SRC HOST:DST` and `HOST:SRC DST`, which ssh starts.
+//! `gush serve-tree`: the other side of `gush cp SRC HOST:DST` and `HOST:SRC DST`, which ssh
+//! starts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -61,8 +62,8 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Streams of a session that has failed are not waited for. A message that nobody reads ends
-            // the program and does the same, which is possible once.
+            // Streams of a session that has failed are not waited for. A message that nobody reads
+            // ends the program and does the same, which is possible once.
             let status = match error {
                 // The other side shows it, on the terminal where this would be shown, too.
                 error if error.is_known_there() => ExitCode::FAILURE,

@@ -1,8 +1,9 @@
 //! Measuring: how fast this machine moves bytes, by which technique, and which of them are sound.
 //!
-//! [`pipe`] holds the two programs of the pipe speed test; [`suite`] has a room for each suite of cases, and
-//! the table of them; [`runner`] takes the [`case`]s in turn, pinned, and keeps every raw sample in the form of the [`model`];
-//! [`stats`] and [`table`] make them readable, [`csv`] leaves them raw.
+//! [`pipe`] holds the two programs of the pipe speed test; [`suite`] has a room for each suite of
+//! cases, and the table of them; [`runner`] takes the [`case`]s in turn, pinned, and keeps every
+//! raw sample in the form of the [`model`]; [`stats`] and [`table`] make them readable, [`csv`]
+//! leaves them raw.
 //!
 //! ```
 //! let names: Vec<&str> = gush_lab::suite::SUITES.iter().map(|suite| suite.name).collect();

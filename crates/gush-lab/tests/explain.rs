@@ -1,4 +1,5 @@
-//! What is reported of a stored recording. `GUSH_BLESS=1 cargo test -p gush-lab --test explain` writes it anew.
+//! What is reported of a stored recording. `GUSH_BLESS=1 cargo test -p gush-lab --test explain`
+//! writes it anew.
 
 use gush_test as _;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! The fingerprint, and what is counted while something is measured, from stored /proc and /sys files.
+//! The fingerprint, and what is counted while something is measured, from stored /proc and /sys
+//! files.
 
 use gush_test as _;
 use std::fs;

@@ -105,7 +105,8 @@ fn no_case_always_follows_the_same_other_one() {
         .chunks(cases.len())
         .map(|round| round.iter().map(|sample| sample.case.as_str()).collect())
         .collect();
-    // With three cases a mere rotation has three orders. That one of six is missing in a hundred rounds has a chance of one in ten million.
+    // With three cases a mere rotation has three orders. That one of six is missing in a hundred
+    // rounds has a chance of one in ten million.
     assert_eq!(orders.len(), 6, "{orders:?}");
 }
 

@@ -269,7 +269,8 @@ fn a_reader_never_joins_the_halves_of_two_lines() {
     let start = *starts(&text).last().unwrap();
     let (before, line) = text.split_at(start);
     for cut in (1..line.len()).step_by(97) {
-        // One writer is at its line, gives it up because the disk is full, and another writes a longer one.
+        // One writer is at its line, gives it up because the disk is full, and another writes a
+        // longer one.
         fs::write(&path, [before, &line[..cut]].concat()).unwrap();
         let store = Store::read(&path).unwrap();
         assert_eq!(store.runs().unwrap().len(), 1);
@@ -346,7 +347,8 @@ fn no_text_breaks_out_of_its_line() {
 }
 
 proptest! {
-    /// Whatever bytes of a store are changed: the answer is runs or a sentence, and a file that is not understood is not changed.
+    /// Whatever bytes of a store are changed: the answer is runs or a sentence, and a file that is
+    /// not understood is not changed.
     #[test]
     fn a_changed_file_is_understood_or_refused(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
@@ -466,7 +468,8 @@ fn a_store_on_a_medium_that_cannot_be_written_can_be_read() {
     let run = runs().remove(0);
     store.insert(&run).unwrap();
     drop(store);
-    // As on a read-only medium, no other file can be made next to this one: the name would be too long.
+    // As on a read-only medium, no other file can be made next to this one: the name would be too
+    // long.
     let long = path.with_file_name("x".repeat(254));
     fs::rename(&path, &long).unwrap();
     assert_eq!(Store::read(&long).unwrap().run(&run.id).unwrap(), run);

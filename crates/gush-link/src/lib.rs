@@ -1,8 +1,9 @@
 //! Links: two addresses connected, once or for every client of a listener.
 //!
 //! A [`Link`] opens both addresses, relays, and reports every connection ([`Record`]). One that
-//! listens opens its other address anew for each client, unless all share it. A client stays on one thread all its life;
-//! further threads are started when clients come while the others are busy, one a processor.
+//! listens opens its other address anew for each client, unless all share it. A client stays on one
+//! thread all its life; further threads are started when clients come while the others are busy,
+//! one a processor.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -135,8 +136,8 @@ impl Link {
     /// A link from `first` to `second`. Nothing is opened yet.
     ///
     /// # Errors
-    /// When addresses or settings contradict each other: `fork` on both, for example, or `wronly` at
-    /// an address that is read.
+    /// When addresses or settings contradict each other: `fork` on both, for example, or `wronly`
+    /// at an address that is read.
     pub fn new(first: Address, second: Address, settings: Settings) -> Result<Self, Failure> {
         let roles = Roles::of(first, second)?;
         settings.check(&roles)?;

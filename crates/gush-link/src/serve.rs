@@ -162,7 +162,8 @@ async fn connect(
         (Some(end), _) if roles.forks() => Other::Shared(Box::new(SharedEnd::new(other, end)?)),
         (Some(end), _) => Other::Opened(other.clone(), StdMutex::new(Some(Box::new(end)))),
         (None, false) => Other::Address(other.clone()),
-        // As socat, so that a probe of the second listener is refused until a client is at the first.
+        // As socat, so that a probe of the second listener is refused until a client is at the
+        // first.
         (None, true) if settings.graceful => Other::Address(other.clone()),
         // The second listener listens from the start: its clients may come before ours.
         (None, true) => match until(stop.draining(), listen(other, &how_other)).await {

@@ -1,5 +1,5 @@
-//! The grammar of addresses: texts understood, texts refused and the place to which the message points, and no text
-//! that makes the parser panic.
+//! The grammar of addresses: texts understood, texts refused and the place to which the message
+//! points, and no text that makes the parser panic.
 
 use gush_test as _;
 use std::ffi::{OsStr, OsString};

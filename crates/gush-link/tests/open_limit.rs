@@ -1,4 +1,5 @@
-//! A listener at its limit of descriptors. In a program of its own, for the limit is the whole process's.
+//! A listener at its limit of descriptors. In a program of its own, for the limit is the whole
+//! process's.
 
 mod open_common;
 

@@ -1,5 +1,5 @@
-//! The PROXY protocol: what is sent can be read, what is malformed is refused, and not a byte of the data after a
-//! header is taken.
+//! The PROXY protocol: what is sent can be read, what is malformed is refused, and not a byte of
+//! the data after a header is taken.
 
 use gush_test as _;
 use std::io::{Read, Write};

@@ -50,8 +50,8 @@ impl Drop for Haproxy {
     }
 }
 
-/// A free place for HAProxy, which cannot be asked which one it took, on an address of loopback that is this call's
-/// alone: nobody else takes its port meanwhile.
+/// A free place for HAProxy, which cannot be asked which one it took, on an address of loopback
+/// that is this call's alone: nobody else takes its port meanwhile.
 fn free_place() -> SocketAddrV4 {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     // The number of a process has 22 bits at most (proc_sys_kernel(5)), an address of loopback 24.

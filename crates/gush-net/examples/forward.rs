@@ -1,8 +1,8 @@
-//! Forwards a TCP port: `forward LISTEN CONNECT`, say `forward 127.0.0.1:8080 10.0.0.2:80`. A proxy that calls
-//! `tokio::io::copy_bidirectional` becomes this one by another `use`.
+//! Forwards a TCP port: `forward LISTEN CONNECT`, say `forward 127.0.0.1:8080 10.0.0.2:80`. A proxy
+//! that calls `tokio::io::copy_bidirectional` becomes this one by another `use`.
 //!
-//! One thread with one runtime serves every client, which for relays is faster than tasks that wander
-//! between threads.
+//! One thread with one runtime serves every client, which for relays is faster than tasks that
+//! wander between threads.
 
 use std::error::Error;
 use std::io;

@@ -1,7 +1,9 @@
-//! The least relay on tokio: `least LISTEN CONNECT`, two ports of 127.0.0.1. A floor for `gush link` in `bench/relay.toml`.
+//! The least relay on tokio: `least LISTEN CONNECT`, two ports of 127.0.0.1. A floor for `gush
+//! link` in `bench/relay.toml`.
 //!
-//! Two threads serve, each with a runtime of its own, as in `gush link`. A direction reads into 4 KiB on its stack and writes, and an end is
-//! passed on by shutdown(2). Failures end their connection in silence; there are no limits, no accounts, no splices and no signals.
+//! Two threads serve, each with a runtime of its own, as in `gush link`. A direction reads into 4
+//! KiB on its stack and writes, and an end is passed on by shutdown(2). Failures end their
+//! connection in silence; there are no limits, no accounts, no splices and no signals.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -38,8 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
         socket.bind(at(listen))?;
-        // Accepted by the standard library: a stream of tokio would belong to this thread's runtime.
-        // The newer `register` is unsafe; a listener answers one and the same descriptor always.
+        // Accepted by the standard library: a stream of tokio would belong to this thread's
+        // runtime. The newer `register` is unsafe; a listener answers one and the same descriptor
+        // always.
         #[allow(deprecated)]
         let listener = AsyncFd::new(socket.listen(4096)?.into_std()?)?;
         loop {

@@ -1,8 +1,8 @@
 //! Predicts from the first messages of recent directions whether the next one is long.
 //!
-//! A first read that fills its buffer copies a part of a long message, which leaves before the rest.
-//! FIONREAD before that read avoids this, and costs each short connection a call in each direction.
-//! So it is made only while long messages have come recently.
+//! A first read that fills its buffer copies a part of a long message, which leaves before the
+//! rest. FIONREAD before that read avoids this, and costs each short connection a call in each
+//! direction. So it is made only while long messages have come recently.
 
 use std::cell::Cell;
 

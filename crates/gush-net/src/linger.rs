@@ -254,7 +254,8 @@ impl Conduit {
 
     /// Makes close(2) reset the connection (SO_LINGER, socket(7)), so that the peer does not take
     /// the bytes received for all of them; of two sockets, one read and the other written, both. A
-    /// socket without a reset is closed as usual. Resets at once with [`set_shared`](Self::set_shared).
+    /// socket without a reset is closed as usual. Resets at once with
+    /// [`set_shared`](Self::set_shared).
     pub fn reset_on_close(&self) {
         for (facts, is_shared) in self.facts_of_each().zip(self.are_shared()) {
             let Some(socket) = facts.socket else { continue };

@@ -80,7 +80,8 @@ impl RelayOptions {
     }
 
     /// Ends the relay when one end has ended and no byte has moved for `limit`, counted as by
-    /// [`RelayOptions::idle`]. Without this limit the other direction may go on, or be silent, for ever.
+    /// [`RelayOptions::idle`]. Without this limit the other direction may go on, or be silent, for
+    /// ever.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
@@ -113,8 +114,8 @@ impl RelayOptions {
         self
     }
 
-    /// Limits each direction of each relay to this number of bytes a second, taken when the relay is
-    /// made: a later change of `rate` does not concern it.
+    /// Limits each direction of each relay to this number of bytes a second, taken when the relay
+    /// is made: a later change of `rate` does not concern it.
     ///
     /// ```
     /// let rate = gush::Rate::bytes_per_second(10 << 20).unwrap();
@@ -183,8 +184,8 @@ impl RelayOptions {
         self
     }
 
-    /// The most bytes of a datagram made of a piece of a stream; 8192 by default. Datagrams that come
-    /// as such keep their size.
+    /// The most bytes of a datagram made of a piece of a stream; 8192 by default. Datagrams that
+    /// come as such keep their size.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -361,8 +361,8 @@ impl Relay {
     /// position is neither used nor changed; the target is left open.
     ///
     /// Pages of the file that are not in memory are read by the calling thread. Unless
-    /// [`RelayOptions::isolated`] is set, a write to the file before the peer has received the bytes
-    /// shows in the bytes received.
+    /// [`RelayOptions::isolated`] is set, a write to the file before the peer has received the
+    /// bytes shows in the bytes received.
     ///
     /// # Errors
     /// As [`Relay::copy`]; and an error that [`Error::is_truncated`] if the file is shorter than

@@ -10,7 +10,8 @@ use gush_net::{Conduit, Relay, RelayOptions};
 use rustix::stdio;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The state that a host program would notice: limits, signals, the three standard descriptors, session and directory.
+/// The state that a host program would notice: limits, signals, the three standard descriptors,
+/// session and directory.
 fn state() -> Vec<String> {
     let read = |path: &str| std::fs::read_to_string(path).expect("procfs");
     let status = read("/proc/self/status");
@@ -30,8 +31,8 @@ fn state() -> Vec<String> {
     all
 }
 
-/// The identifier of the session, from procfs: the number is 0 where the leader is outside of the namespace of these
-/// processes, and rustix takes none for an answer.
+/// The identifier of the session, from procfs: the number is 0 where the leader is outside of the
+/// namespace of these processes, and rustix takes none for an answer.
 fn session() -> String {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
     let (_, after_name) = stat.rsplit_once(')').expect("the name in brackets");
@@ -88,8 +89,8 @@ fn a_program_that_links_relays_runs_nothing_of_them_before_main() {
     assert_eq!(section(".preinit_array"), None);
     let line = section(".init_array").expect("where Rust's standard library notes the arguments");
     let words: Vec<_> = line.split_whitespace().skip_while(|word| *word != ".init_array").collect();
-    // Three functions: the C compiler's frame_dummy, the standard library's for the arguments, and that by
-    // which these tests begin in a known state.
+    // Three functions: the C compiler's frame_dummy, the standard library's for the arguments, and
+    // that by which these tests begin in a known state.
     let bytes = usize::from_str_radix(words[4], 16).expect("a size");
     assert_eq!(bytes, 3 * size_of::<usize>(), "{line}");
 }

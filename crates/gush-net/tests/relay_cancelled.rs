@@ -39,8 +39,8 @@ enum Kind {
     Keeping,
 }
 
-/// The acts of a peer: it sends so many bytes, not before a given turn, ends, and reads all the time
-/// except in some turns.
+/// The acts of a peer: it sends so many bytes, not before a given turn, ends, and reads all the
+/// time except in some turns.
 #[derive(Clone, Copy, Debug)]
 struct Manners {
     sends: &'static [(usize, usize)],
@@ -48,7 +48,8 @@ struct Manners {
     mute: (usize, usize),
 }
 
-/// More than sockets and pipes hold, so that both directions stand still for a while with bytes in flight.
+/// More than sockets and pipes hold, so that both directions stand still for a while with bytes in
+/// flight.
 const CLIENT: Manners = Manners { sends: &[(0, 1), (3, 900_000), (40, 10)], mute: (20, 45) };
 const SERVER: Manners = Manners { sends: &[(1, 3), (5, 700_000), (50, 1)], mute: (2, 30) };
 
@@ -78,7 +79,8 @@ fn end(kind: Kind, manners: Manners) -> (Conduit, OwnedFd, Peer) {
             let wire = if matches!(kind, Kind::Tcp) { Wire::Tcp } else { Wire::Unix };
             let (near, far) = pair(wire);
             let (near, far) = (OwnedFd::from(near), unheld(far));
-            // A second descriptor of the same socket: after the drop the test reads what the relay left.
+            // A second descriptor of the same socket: after the drop the test reads what the relay
+            // left.
             let again = dup(&near);
             let conduit = Conduit::new(near).expect("an end");
             let conduit = match kind {
@@ -203,8 +205,8 @@ fn in_flight(counts: &ByteCounts, way: Direction) -> usize {
     usize::try_from(counts.in_flight_bytes(way)).expect("few")
 }
 
-/// Drops the future of a run at its poll number `at`, and goes on with the same relay, at each poll or once.
-/// Answers whether the future was dropped at all.
+/// Drops the future of a run at its poll number `at`, and goes on with the same relay, at each poll
+/// or once. Answers whether the future was dropped at all.
 fn goes_on(kinds: [Kind; 2], options: &RelayOptions, at: usize, again: bool) -> bool {
     let ((mut a, _, client), (mut b, _, server)) = (end(kinds[0], CLIENT), end(kinds[1], SERVER));
     let (cuts, totals, peers) = on_a_thread_of_its_own(async {
@@ -252,8 +254,8 @@ fn comes(fd: &OwnedFd, so_far: &mut Vec<u8>, expected: &[u8], name: &str) {
     assert!(matches!(more, Ok(0) | Err(Errno::AGAIN)), "{name}: more came: {more:?}");
 }
 
-/// Drops a relay at its poll number `at` for good, and looks for every byte. Answers how many were in flight, or
-/// none if the future had ended before.
+/// Drops a relay at its poll number `at` for good, and looks for every byte. Answers how many were
+/// in flight, or none if the future had ended before.
 fn gives_up(kinds: [Kind; 2], choice: Choice, at: usize) -> Option<usize> {
     let kept = Kept::now();
     let options = options(choice);

@@ -1,6 +1,8 @@
-//! A process with many relays leaks no descriptor, does not spin, and has no pipe beyond the budget.
+//! A process with many relays leaks no descriptor, does not spin, and has no pipe beyond the
+//! budget.
 //!
-//! Each test runs in a separate process, because the test counts descriptors and pipes of the whole process.
+//! Each test runs in a separate process, because the test counts descriptors and pipes of the whole
+//! process.
 
 mod common;
 
@@ -143,7 +145,8 @@ fn alone_an_idle_relay_sleeps() {
     quiet.server.read_exact(&mut [0; 5]).unwrap();
     settled(&stuck.counts, Direction::Forward);
 
-    // On a busy machine the kernel's buffers of the stuck one fill for a while: silence comes some time.
+    // On a busy machine the kernel's buffers of the stuck one fill for a while: silence comes some
+    // time.
     let is_quiet = gush_test::comes_to_rest([10, 5], || [sleeps(), ticks()]);
     assert!(is_quiet, "woke more than 10 times, or computed, in each of 30 seconds");
     assert!(!quiet.relay.is_finished() && !half_closed.relay.is_finished());

@@ -19,8 +19,9 @@ pub(crate) fn local(at: SystemTime) -> Option<LocalTime> {
     #[allow(clippy::useless_conversion)]
     let seconds = seconds.try_into().ok()?;
     let mut parts = MaybeUninit::<libc::tm>::uninit();
-    // SAFETY: localtime_r reads one time and writes one `tm`, both of which live until the call is over. The variable TZ is
-    // read by the call, and nothing of gush changes the environment of its own process.
+    // SAFETY: localtime_r reads one time and writes one `tm`, both of which live until the call is
+    // over. The variable TZ is read by the call, and nothing of gush changes the environment of its
+    // own process.
     let parts = unsafe {
         if libc::localtime_r(&raw const seconds, parts.as_mut_ptr()).is_null() {
             return None;

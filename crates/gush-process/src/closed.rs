@@ -1,7 +1,8 @@
 //! Paths that lead to a standard descriptor which was closed when the process started.
 //!
-//! `/dev/stdout` and its like are links to `/proc/self/fd/N`. After Rust's start-up code has put /dev/null in the place
-//! of a closed descriptor, opening such a path opens /dev/null, where bytes are lost without an error.
+//! `/dev/stdout` and its like are links to `/proc/self/fd/N`. After Rust's start-up code has put
+//! /dev/null in the place of a closed descriptor, opening such a path opens /dev/null, where bytes
+//! are lost without an error.
 
 use std::fs;
 use std::path::{Component, Path};
@@ -36,7 +37,8 @@ pub(crate) fn standard_of(path: &Path) -> Option<usize> {
     None
 }
 
-/// Is this, below a process's directory of proc(5), the list of its descriptors: `fd`, or `task/TID/fd` of a thread?
+/// Is this, below a process's directory of proc(5), the list of its descriptors: `fd`, or
+/// `task/TID/fd` of a thread?
 fn lists_descriptors(below: &Path) -> bool {
     let names: Vec<_> = below.components().map(Component::as_os_str).collect();
     match names[..] {

@@ -15,8 +15,8 @@ const FIRST: usize = 3;
 /// Descriptors of [`with_descriptor`] wait from here on; the numbers of programs are lower.
 const FIRST_FREE: i32 = 256;
 
-/// Locked while a descriptor is looked up and then taken or duplicated. Two threads cannot take the same
-/// descriptor, and no thread takes a descriptor that another is duplicating.
+/// Locked while a descriptor is looked up and then taken or duplicated. Two threads cannot take the
+/// same descriptor, and no thread takes a descriptor that another is duplicating.
 fn given() -> MutexGuard<'static, ()> {
     static GIVEN: Mutex<()> = Mutex::new(());
     GIVEN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,8 +27,9 @@ pub(crate) fn take(number: i32) -> io::Result<OwnedFd> {
     let index = usize::try_from(number).ok().filter(|index| *index >= FIRST).ok_or(Errno::BADF)?;
     inherited(index, number)?;
     start::claim(index);
-    // SAFETY: the descriptor was open before any code of this process ran, and is not close-on-exec, as every
-    // owner here makes it. The claim gives each descriptor an owner at most once.
+    // SAFETY: the descriptor was open before any code of this process ran, and is not
+    // close-on-exec, as every owner here makes it. The claim gives each descriptor an owner at most
+    // once.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     // Programs started from here on must not hold it open.
     io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
@@ -46,8 +47,8 @@ fn inherited<'a>(index: usize, number: i32) -> io::Result<BorrowedFd<'a>> {
     if !start::is_given(index) {
         return Err(Errno::BADF);
     }
-    // SAFETY: the number is not negative. The descriptor is open, because no owner exists who could close it.
-    // If somebody closed it against the rules, the kernel answers EBADF.
+    // SAFETY: the number is not negative. The descriptor is open, because no owner exists who could
+    // close it. If somebody closed it against the rules, the kernel answers EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     match io::fcntl_getfd(fd.as_fd())?.contains(FdFlags::CLOEXEC) {
         true => Err(Errno::BADF),
@@ -80,8 +81,8 @@ pub(crate) fn with_umask(command: &mut Command, umask: u32) {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
         Ok(())
     };
-    // SAFETY: between fork and exec the child calls umask alone, which is async-signal-safe and cannot
-    // fail.
+    // SAFETY: between fork and exec the child calls umask alone, which is async-signal-safe and
+    // cannot fail.
     unsafe { command.pre_exec(set) };
 }
 
@@ -89,12 +90,13 @@ pub(crate) fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<
     let begin = move || {
         rustix::process::setsid()?;
         if let Some(terminal) = terminal {
-            // Only a session leader without a terminal can take one, so after setsid(2) (ioctl_tty(2)).
+            // Only a session leader without a terminal can take one, so after setsid(2)
+            // (ioctl_tty(2)).
             rustix::process::ioctl_tiocsctty(terminal)?;
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the child calls setsid and ioctl alone. Both are async-signal-safe.
-    // Nothing is allocated, not even for an error, which is a number.
+    // SAFETY: between fork and exec the child calls setsid and ioctl alone. Both are
+    // async-signal-safe. Nothing is allocated, not even for an error, which is a number.
     unsafe { command.pre_exec(begin) };
 }

@@ -8,7 +8,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::limits;
 
-/// Ignored by default, and sent by nobody to a program that has asked for no urgent data of sockets (fcntl(2), F_SETOWN).
+/// Ignored by default, and sent by nobody to a program that has asked for no urgent data of sockets
+/// (fcntl(2), F_SETOWN).
 const SIGNAL: libc::c_int = libc::SIGURG;
 
 /// Sends a signal to every other thread of this process.
@@ -25,7 +26,8 @@ pub(crate) fn others() {
     for thread in
         threads.unwrap_or_else(|| vec![process]).into_iter().filter(|&thread| thread != own)
     {
-        // SAFETY: a signal with a handler that does nothing, to a thread of this process or to none.
+        // SAFETY: a signal with a handler that does nothing, to a thread of this process or to
+        // none.
         unsafe { libc::syscall(libc::SYS_tgkill, process, thread, SIGNAL) };
     }
 }
@@ -36,10 +38,11 @@ fn numbers() -> io::Result<Vec<libc::pid_t>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// A descriptor that is given up for the look at the threads of a process which has as many descriptors as it may have.
+/// A descriptor that is given up for the look at the threads of a process which has as many
+/// descriptors as it may have.
 ///
-/// To close another one, even in a copy of the table, may wait for ever: FUSE's flush waits for its server (`fuse_flush` of
-/// fs/fuse/file.c).
+/// To close another one, even in a copy of the table, may wait for ever: FUSE's flush waits for its
+/// server (`fuse_flush` of fs/fuse/file.c).
 static SPARE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 /// Keeps a descriptor for [`others`], unless that is the last one. Without one the first thread is
@@ -69,11 +72,13 @@ fn numbers_in_kept_room() -> Option<Vec<libc::pid_t>> {
     })
 }
 
-/// Gives the signal a handler: what is ignored interrupts nobody. Without SA_RESTART, the interrupted call is not made again.
+/// Gives the signal a handler: what is ignored interrupts nobody. Without SA_RESTART, the
+/// interrupted call is not made again.
 fn handle() {
     extern "C" fn nothing(_: libc::c_int) {}
     let handler: extern "C" fn(libc::c_int) = nothing;
-    // SAFETY: a zeroed sigaction has no flags and an empty mask, and the handler does nothing at all.
+    // SAFETY: a zeroed sigaction has no flags and an empty mask, and the handler does nothing at
+    // all.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = handler as libc::sighandler_t;

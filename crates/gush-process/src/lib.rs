@@ -1,9 +1,10 @@
-//! What a program needs besides the engine: signals, SIGPIPE, closed or inherited descriptors, sessions, users, pipes to other programs. For
-//! programs, not for libraries: each function changes or takes something of the whole process.
+//! What a program needs besides the engine: signals, SIGPIPE, closed or inherited descriptors,
+//! sessions, users, pipes to other programs. For programs, not for libraries: each function changes
+//! or takes something of the whole process.
 //!
 //! With the feature `start` a function runs before main and notes the inherited descriptors and the
-//! disposition of SIGPIPE. Without the feature no descriptor counts as inherited or closed, and SIGPIPE
-//! counts as not ignored.
+//! disposition of SIGPIPE. Without the feature no descriptor counts as inherited or closed, and
+//! SIGPIPE counts as not ignored.
 #![allow(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -42,8 +43,9 @@ pub use name::start_of_name;
 use rustix::io;
 pub use rustix::io::Errno;
 
-/// Takes the calling thread's real-time priority away (`SCHED_OTHER`, sched(7)): for work that has time, in a program that
-/// may have been started with such a priority. A thread without one stays as it is.
+/// Takes the calling thread's real-time priority away (`SCHED_OTHER`, sched(7)): for work that has
+/// time, in a program that may have been started with such a priority. A thread without one stays
+/// as it is.
 ///
 /// # Errors
 /// That of sched_setscheduler(2), which a seccomp filter may deny.
@@ -56,8 +58,8 @@ pub fn leave_real_time() -> io::Result<()> {
     ordinary::leave_real_time()
 }
 
-/// Opens another reading end of the pipe that `writing_end` writes, for [`unread_bytes`]: to be called when all is written, and
-/// before the writing end is closed.
+/// Opens another reading end of the pipe that `writing_end` writes, for [`unread_bytes`]: to be
+/// called when all is written, and before the writing end is closed.
 ///
 /// # Errors
 /// That of open(2), such as ENOENT without a mounted /proc, and ENXIO for a socket.
@@ -78,16 +80,16 @@ pub fn reading_end(writing_end: impl AsFd) -> io::Result<OwnedFd> {
     unread::reading_end(writing_end)
 }
 
-/// How many bytes are in the pipe that `reading_end` is the last reader of; nothing where another reader may still take
-/// them. There is an example at [`reading_end`].
+/// How many bytes are in the pipe that `reading_end` is the last reader of; nothing where another
+/// reader may still take them. There is an example at [`reading_end`].
 pub fn unread_bytes(reading_end: OwnedFd) -> Option<u64> {
     unread::unread_bytes(reading_end)
 }
 
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
 ///
-/// Rust's start-up code ignores SIGPIPE, so that writes fail with `EPIPE`. If the parent ignored SIGPIPE
-/// already, this function changes nothing.
+/// Rust's start-up code ignores SIGPIPE, so that writes fail with `EPIPE`. If the parent ignored
+/// SIGPIPE already, this function changes nothing.
 ///
 /// ```
 /// gush_process::restore_sigpipe();
@@ -121,8 +123,8 @@ pub fn restore_interrupts() {
 
 /// Was standard input (0), output (1) or error (2) closed when the process started?
 ///
-/// Rust's start-up code opens /dev/null in place of a closed descriptor, and bytes written there are
-/// lost.
+/// Rust's start-up code opens /dev/null in place of a closed descriptor, and bytes written there
+/// are lost.
 ///
 /// # Panics
 /// When `standard` is more than 2.
@@ -135,10 +137,11 @@ pub fn was_closed(standard: usize) -> bool {
     start::was_closed(standard)
 }
 
-/// The standard descriptor (0 to 2) to which `path` leads, if the descriptor [was closed](was_closed) when the process
-/// started: opening the path would give /dev/null.
+/// The standard descriptor (0 to 2) to which `path` leads, if the descriptor [was
+/// closed](was_closed) when the process started: opening the path would give /dev/null.
 ///
-/// Such paths are /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N, /proc/self/fd/N, and links to them. Nothing is opened.
+/// Such paths are /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N, /proc/self/fd/N, and links to
+/// them. Nothing is opened.
 ///
 /// ```
 /// assert_eq!(gush_process::closed_at("/dev/stdout"), None);
@@ -150,9 +153,10 @@ pub fn closed_at(path: impl AsRef<Path>) -> Option<usize> {
 
 /// Runs `tidy` when SIGINT, SIGTERM or SIGHUP comes, then lets the process die of the signal.
 ///
-/// Call this function before starting other threads: the three signals are blocked in the calling thread and
-/// in threads started later. `tidy` runs at once in a separate thread, even while another thread is inside
-/// a long system call. Signals ignored at the time of the call (nohup) stay ignored.
+/// Call this function before starting other threads: the three signals are blocked in the calling
+/// thread and in threads started later. `tidy` runs at once in a separate thread, even while
+/// another thread is inside a long system call. Signals ignored at the time of the call (nohup)
+/// stay ignored.
 ///
 /// # Errors
 /// `EAGAIN` when no thread could be started.
@@ -191,7 +195,8 @@ pub enum Then {
     Die,
 }
 
-/// As [`on_termination`], but `respond` may let the process go on: a server first lets its clients finish.
+/// As [`on_termination`], but `respond` may let the process go on: a server first lets its clients
+/// finish.
 ///
 /// # Errors
 /// `EAGAIN` when no thread could be started.
@@ -210,7 +215,8 @@ pub fn on_each_termination(
     Signals::new(respond).watch()
 }
 
-/// Shows `text` in the place of the command line, as ps(1) shows that; cut to the length of the command line.
+/// Shows `text` in the place of the command line, as ps(1) shows that; cut to the length of the
+/// command line.
 ///
 /// ```
 /// gush_process::set_title("half done");
@@ -261,16 +267,16 @@ impl Signals {
         self
     }
 
-    /// Calls `call` once, `delay` after [`Self::watch`], unless the process has ended by then: no signal is answered
-    /// meanwhile. A short program is spared the threads that `call` starts.
+    /// Calls `call` once, `delay` after [`Self::watch`], unless the process has ended by then: no
+    /// signal is answered meanwhile. A short program is spared the threads that `call` starts.
     #[must_use]
     pub fn after(mut self, delay: Duration, call: impl FnOnce() + Send + 'static) -> Self {
         self.0.late = Some((delay, Box::new(call)));
         self
     }
 
-    /// Calls `call` again and again, `pause` apart, once an ending signal lets the process go on, until the process ends: for
-    /// ends that do not come by themselves.
+    /// Calls `call` again and again, `pause` apart, once an ending signal lets the process go on,
+    /// until the process ends: for ends that do not come by themselves.
     #[must_use]
     pub fn while_ending(mut self, pause: Duration, call: impl FnMut() + Send + 'static) -> Self {
         self.0.ending = Some((pause, Box::new(call)));
@@ -292,11 +298,12 @@ impl std::fmt::Debug for Signals {
     }
 }
 
-/// Makes the calls fail with `EINTR` in which other threads of this process wait now, where a signal can interrupt them
-/// (signal(7)): a read(2) of a file such as tracefs' `trace_pipe`, of which poll(2) says nothing.
+/// Makes the calls fail with `EINTR` in which other threads of this process wait now, where a
+/// signal can interrupt them (signal(7)): a read(2) of a file such as tracefs' `trace_pipe`, of
+/// which poll(2) says nothing.
 ///
-/// The signal is SIGURG, which is ignored by default, and which gets a handler here that does nothing. A thread that was about to
-/// wait is not interrupted: call this again and again.
+/// The signal is SIGURG, which is ignored by default, and which gets a handler here that does
+/// nothing. A thread that was about to wait is not interrupted: call this again and again.
 ///
 /// ```
 /// let reading = std::thread::spawn(|| "and waiting for long");
@@ -307,8 +314,9 @@ pub fn interrupt_others() {
     interrupt::others();
 }
 
-/// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], SIGXFSZ one started after
-/// [`fail_beyond_file_size_limit`], and SIGTSTP and SIGTTOU stop one started after [`Signals::stops`].
+/// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], SIGXFSZ one
+/// started after [`fail_beyond_file_size_limit`], and SIGTSTP and SIGTTOU stop one started after
+/// [`Signals::stops`].
 ///
 /// ```
 /// let mut command = std::process::Command::new("true");
@@ -320,8 +328,8 @@ pub fn unblocked(command: &mut Command) {
     signal::unblocked(command);
 }
 
-/// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the process, for a
-/// program with more than one reader.
+/// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the
+/// process, for a program with more than one reader.
 ///
 /// ```
 /// gush_process::ignore_sigpipe();
@@ -330,9 +338,10 @@ pub fn ignore_sigpipe() {
     signal::ignore_sigpipe();
 }
 
-/// Makes a write beyond the limit on file sizes (RLIMIT_FSIZE) fail with `EFBIG` instead of ending the process by SIGXFSZ, in
-/// this thread and in those that it starts: for a program that serves more than the one who wrote too much, or has something to tidy up.
-/// [`unblocked`] gives the signal back to a child program.
+/// Makes a write beyond the limit on file sizes (RLIMIT_FSIZE) fail with `EFBIG` instead of ending
+/// the process by SIGXFSZ, in this thread and in those that it starts: for a program that serves
+/// more than the one who wrote too much, or has something to tidy up. [`unblocked`] gives the
+/// signal back to a child program.
 ///
 /// # Errors
 /// The error of pthread_sigmask(3).
@@ -345,7 +354,8 @@ pub fn fail_beyond_file_size_limit() -> io::Result<()> {
     signal::block_file_size_signal()
 }
 
-/// Was SIGPIPE ignored when the process started? Then a reader that leaves ends no program of the pipeline.
+/// Was SIGPIPE ignored when the process started? Then a reader that leaves ends no program of the
+/// pipeline.
 ///
 /// ```
 /// assert!(!gush_process::sigpipe_was_ignored(), "without the feature `start` nobody has looked");
@@ -377,9 +387,9 @@ pub fn die_of_sigpipe() {
 
 /// Takes over an inherited descriptor by number.
 ///
-/// Inherited descriptors are those from 3 to 1023 which were open before main and are not close-on-exec now.
-/// (0 to 2 stay with the standard library's streams.) A descriptor is given once, and becomes close-on-exec,
-/// so that child programs do not get a copy.
+/// Inherited descriptors are those from 3 to 1023 which were open before main and are not
+/// close-on-exec now. (0 to 2 stay with the standard library's streams.) A descriptor is given
+/// once, and becomes close-on-exec, so that child programs do not get a copy.
 ///
 /// # Errors
 /// `EBADF` when the number is not open, not inherited, or already taken.
@@ -486,8 +496,9 @@ pub fn has_room() -> bool {
     limits::has_room()
 }
 
-/// Raises this process's limit on open descriptors (RLIMIT_NOFILE) to the hard limit. If the kernel refuses,
-/// the limit stays. [`with_given_descriptor_limit`] keeps the raised limit from a child program.
+/// Raises this process's limit on open descriptors (RLIMIT_NOFILE) to the hard limit. If the kernel
+/// refuses, the limit stays. [`with_given_descriptor_limit`] keeps the raised limit from a child
+/// program.
 ///
 /// ```
 /// gush_process::raise_descriptor_limit();
@@ -496,8 +507,8 @@ pub fn raise_descriptor_limit() {
     limits::raise_descriptors();
 }
 
-/// Gives a child program the limit on open descriptors from before [`raise_descriptor_limit`]: programs that use
-/// select(2) cannot handle descriptors above 1023.
+/// Gives a child program the limit on open descriptors from before [`raise_descriptor_limit`]:
+/// programs that use select(2) cannot handle descriptors above 1023.
 ///
 /// ```
 /// gush_process::raise_descriptor_limit();
@@ -527,7 +538,8 @@ pub struct LocalTime {
     pub second: u8,
 }
 
-/// The time `at` in the time zone of the process (the variable `TZ`, or /etc/localtime), by localtime_r(3).
+/// The time `at` in the time zone of the process (the variable `TZ`, or /etc/localtime), by
+/// localtime_r(3).
 ///
 /// None for a time whose year is out of range for the C library.
 ///

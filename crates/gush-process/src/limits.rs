@@ -28,7 +28,7 @@ pub(crate) fn give_back_descriptors(command: &mut Command) {
         setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
         Ok(())
     };
-    // SAFETY: between fork and exec the child calls setrlimit alone, a plain system call. Nothing is
-    // allocated, not even for an error, which is a number.
+    // SAFETY: between fork and exec the child calls setrlimit alone, a plain system call. Nothing
+    // is allocated, not even for an error, which is a number.
     unsafe { command.pre_exec(lower) };
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// The start of a name, of at most so many bytes. No UTF-8 character is cut, since file systems with names in UTF-8 refuse a part of one.
+/// The start of a name, of at most so many bytes. No UTF-8 character is cut, since file systems
+/// with names in UTF-8 refuse a part of one.
 ///
 /// ```
 /// use gush_process::start_of_name;

@@ -5,13 +5,15 @@ use rustix::io;
 use crate::Errno;
 
 pub(crate) fn leave_real_time() -> io::Result<()> {
-    // By syscall(2), because musl's functions of these names answer ENOSYS: they would be of the whole process (POSIX).
-    // SAFETY: takes a number, where 0 is the calling thread, and touches no memory.
+    // By syscall(2), because musl's functions of these names answer ENOSYS: they would be of the
+    // whole process (POSIX). SAFETY: takes a number, where 0 is the calling thread, and touches no
+    // memory.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     if !matches!(i32::try_from(policy), Ok(libc::SCHED_FIFO | libc::SCHED_RR)) {
         return Ok(());
     }
-    // SAFETY: the kernel only reads the structure, which lives as long as the call; 0 is the calling thread.
+    // SAFETY: the kernel only reads the structure, which lives as long as the call; 0 is the
+    // calling thread.
     let answer = unsafe {
         let parameter = std::mem::zeroed::<libc::sched_param>();
         libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &raw const parameter)

@@ -30,7 +30,8 @@ pub(crate) fn restore_interrupts() {
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
 }
 
-/// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the process.
+/// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the
+/// process.
 pub(crate) fn ignore_sigpipe() {
     // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
@@ -78,22 +79,24 @@ pub(crate) struct Duties {
 
 /// Does the duties in a thread of its own.
 ///
-/// A thread instead of a handler: a handler runs only when the interrupted call returns, and a signal with a
-/// handler does not interrupt a long `copy_file_range`. The thread re-raises the signal with its default
-/// action, which is fatal and does interrupt. A signal ignored at the time of the call (nohup) stays
-/// ignored.
+/// A thread instead of a handler: a handler runs only when the interrupted call returns, and a
+/// signal with a handler does not interrupt a long `copy_file_range`. The thread re-raises the
+/// signal with its default action, which is fatal and does interrupt. A signal ignored at the time
+/// of the call (nohup) stays ignored.
 pub(crate) fn watch(duties: Duties) -> io::Result<()> {
     let mut set = empty_set();
     let stopping = if duties.on_stop.is_some() { &stop::SIGNALS[..] } else { &[] };
     for signal in ENDING.map(|(signal, _)| signal).into_iter().chain(stopping.iter().copied()) {
-        // A parent such as nohup(1) ignores on purpose, and a signal that is waited for would come all the same.
+        // A parent such as nohup(1) ignores on purpose, and a signal that is waited for would come
+        // all the same.
         if !is_ignored(signal) {
             // SAFETY: `set` was initialised by sigemptyset.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
     }
     if duties.ending.is_some() {
-        // A caller that goes on after a signal may have to interrupt other threads, when no descriptor is left.
+        // A caller that goes on after a signal may have to interrupt other threads, when no
+        // descriptor is left.
         interrupt::keep_room();
     }
     // Before any thread is started: each inherits this mask, and only one thread waits.
@@ -164,7 +167,8 @@ impl Watch {
             let then = respond(came);
             *answered = None;
             if then == Then::Die {
-                // Of the signal itself, so that a shell sees a death by a signal and stops its loop.
+                // Of the signal itself, so that a shell sees a death by a signal and stops its
+                // loop.
                 return die_of(signal);
             }
             is_ending = true;
@@ -193,7 +197,8 @@ fn wait_for(set: &libc::sigset_t, at_most: Option<Duration>) -> Option<libc::c_i
             tv_nsec: libc::c_long::from(left.subsec_nanos()),
         });
         let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: `set` is initialised, `left` is null or a live local, and nobody asks for the details of the signal.
+        // SAFETY: `set` is initialised, `left` is null or a live local, and nobody asks for the
+        // details of the signal.
         match unsafe { libc::sigtimedwait(set, ptr::null_mut(), left) } {
             signal @ 1.. => return Some(signal),
             _ => {
@@ -217,8 +222,8 @@ pub(crate) fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<
     }
 }
 
-/// Unblocks the ending signals in a child, SIGXFSZ, and those that stop: a child inherits the signal mask (signal(7)), and
-/// this process blocks them.
+/// Unblocks the ending signals in a child, SIGXFSZ, and those that stop: a child inherits the
+/// signal mask (signal(7)), and this process blocks them.
 pub(crate) fn unblocked(command: &mut Command) {
     let unblock = || {
         let mut set = empty_set();
@@ -230,8 +235,8 @@ pub(crate) fn unblocked(command: &mut Command) {
         change_mask(libc::SIG_UNBLOCK, &set)?;
         Ok(())
     };
-    // SAFETY: between fork and exec the child calls sigemptyset, sigaddset and pthread_sigmask alone. They
-    // are async-signal-safe (signal-safety(7)), and nothing is allocated.
+    // SAFETY: between fork and exec the child calls sigemptyset, sigaddset and pthread_sigmask
+    // alone. They are async-signal-safe (signal-safety(7)), and nothing is allocated.
     unsafe { command.pre_exec(unblock) };
 }
 
@@ -262,9 +267,9 @@ fn die_of(signal: libc::c_int) {
         libc::signal(signal, libc::SIG_DFL);
         libc::sigaddset(&raw mut set, signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
-        // The first process of a container is not ended by signals without a handler (pid_namespaces(7)), or it is,
-        // where another thread blocks the signal (`sig_ignored` of kernel/signal.c). Exit with a shell's status for
-        // a death of this signal.
+        // The first process of a container is not ended by signals without a handler
+        // (pid_namespaces(7)), or it is, where another thread blocks the signal (`sig_ignored` of
+        // kernel/signal.c). Exit with a shell's status for a death of this signal.
         if libc::getpid() == 1 {
             libc::_exit(128 + signal);
         }

@@ -1,8 +1,9 @@
-//! The inherited descriptors and the disposition of SIGPIPE, noted before Rust's start-up code changes them.
+//! The inherited descriptors and the disposition of SIGPIPE, noted before Rust's start-up code
+//! changes them.
 //!
-//! Rust's start-up code ignores SIGPIPE and opens /dev/null for closed standard descriptors (`init` in
-//! `library/std/src/sys/pal/unix/mod.rs`), so a program could not ask later. Descriptors open before that
-//! code runs are inherited, and without an owner: no code of this process has run.
+//! Rust's start-up code ignores SIGPIPE and opens /dev/null for closed standard descriptors (`init`
+//! in `library/std/src/sys/pal/unix/mod.rs`), so a program could not ask later. Descriptors open
+//! before that code runs are inherited, and without an owner: no code of this process has run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,12 +17,14 @@ static NOTED: AtomicBool = AtomicBool::new(false);
 /// A bit for each inherited descriptor, cleared when somebody takes the descriptor.
 static OPEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
-// The GNU C library calls .preinit_array before all constructors. Only programs can have this section (System
-// V ABI, "Initialization and Termination Functions"): a library loaded by dlopen(3) therefore cannot note,
-// too late, the descriptors of its host. Other C libraries, such as musl, know .init_array only.
+// The GNU C library calls .preinit_array before all constructors. Only programs can have this
+// section (System V ABI, "Initialization and Termination Functions"): a library loaded by dlopen(3)
+// therefore cannot note, too late, the descriptors of its host. Other C libraries, such as musl,
+// know .init_array only.
 //
-// SAFETY: the section holds one function, called once in the C convention with arguments that `note` does not
-// take. `note` makes two kinds of system calls and stores to atomics, and needs no set-up.
+// SAFETY: the section holds one function, called once in the C convention with arguments that
+// `note` does not take. `note` makes two kinds of system calls and stores to atomics, and needs no
+// set-up.
 #[used]
 #[cfg(feature = "start")]
 #[cfg_attr(target_env = "gnu", unsafe(link_section = ".preinit_array"))]
@@ -36,9 +39,8 @@ extern "C" fn note() {
     for (fd, ask) in (0..).zip(&mut asked) {
         ask.fd = fd;
     }
-    // One poll(2) asks about all descriptors (POLLNVAL). The error is EINVAL if RLIMIT_NOFILE is below
-    // NUMBERS.
-    // SAFETY: `asked` has NUMBERS entries.
+    // One poll(2) asks about all descriptors (POLLNVAL). The error is EINVAL if RLIMIT_NOFILE is
+    // below NUMBERS. SAFETY: `asked` has NUMBERS entries.
     let is_answered = unsafe { libc::poll(asked.as_mut_ptr(), NUMBERS as libc::nfds_t, 0) } >= 0;
     for (fd, ask) in asked.iter().enumerate() {
         let is_open = match is_answered {

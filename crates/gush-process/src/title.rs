@@ -11,14 +11,15 @@ pub(crate) fn set(text: &str) {
     let room = place.len().saturating_sub(1);
     let bytes = text.bytes().chain(std::iter::repeat(0)).take(room);
     for (address, byte) in place.zip(bytes) {
-        // SAFETY: the kernel says that the words lie at these addresses (proc_pid_stat(5)), on the stack of the first
-        // thread, which stays writable while the process lives. Nothing of Rust's lies there, and no reference leads
-        // there: `std::env::args` copies the words.
+        // SAFETY: the kernel says that the words lie at these addresses (proc_pid_stat(5)), on the
+        // stack of the first thread, which stays writable while the process lives. Nothing of
+        // Rust's lies there, and no reference leads there: `std::env::args` copies the words.
         unsafe { ptr::with_exposed_provenance_mut::<u8>(address).write_volatile(byte) };
     }
 }
 
-/// Where the words of the command line lie: fields 48 and 49 of proc_pid_stat(5), the third of which follows the name.
+/// Where the words of the command line lie: fields 48 and 49 of proc_pid_stat(5), the third of
+/// which follows the name.
 fn words() -> Option<Range<usize>> {
     let stat = fs::read("/proc/self/stat").ok()?;
     // The name of the program is there too, and need not be UTF-8.

@@ -1,7 +1,7 @@
 //! How much of a pipe a program has left unread, which is known once the program has ended.
 //!
-//! The bytes in a pipe are gone with the pipe's last descriptor. So a reading end of our own is opened once all is written, when nobody can wait
-//! for this reader any more.
+//! The bytes in a pipe are gone with the pipe's last descriptor. So a reading end of our own is
+//! opened once all is written, when nobody can wait for this reader any more.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use gush_process::{Errno, Signals, Then, duplicate_inherited, take_inherited, was_closed};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Runs one ignored test of this binary as bash starts it with `line`, in which `"$@"` is the program.
+/// Runs one ignored test of this binary as bash starts it with `line`, in which `"$@"` is the
+/// program.
 fn child(line: &str, test: &str) {
     let output = Command::new("bash")
         .args(["-c", line, "bash"])

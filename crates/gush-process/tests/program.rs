@@ -114,7 +114,8 @@ fn checked() {
     let late = child("a late call", "\"$@\"");
     assert!(late.status.success(), "{late:?}");
 
-    // The signals are blocked in all threads: if nobody waits for them, SIGKILL alone ends the process.
+    // The signals are blocked in all threads: if nobody waits for them, SIGKILL alone ends the
+    // process.
     for (duty, says) in [
         ("a duty that never comes due", ""),
         ("a duty that panics", "a duty"),

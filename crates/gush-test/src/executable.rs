@@ -4,8 +4,9 @@ use std::process::{Command, Stdio};
 
 /// Makes the file `path` a program with this `text`, such as a script of sh(1).
 ///
-/// Another process writes the file: a thread that forks while this process has the file open for writing would inherit the open file,
-/// and then nobody can start the program (ETXTBSY of execve(2)).
+/// Another process writes the file: a thread that forks while this process has the file open for
+/// writing would inherit the open file, and then nobody can start the program (ETXTBSY of
+/// execve(2)).
 ///
 /// ```
 /// let program = gush_test::own_dir().join("three");

@@ -1,16 +1,17 @@
-//! Helpers that the tests of all crates share: a known state to begin with, and visible messages about tests that
-//! could not run.
+//! Helpers that the tests of all crates share: a known state to begin with, and visible messages
+//! about tests that could not run.
 //!
-//! A test that cannot test is no proof of anything, and must not be shown as a success. There are two
-//! reasons. Something is missing that can be installed or granted ([`skipped`]): where `GUSH_NO_SKIP=1` is
-//! set, that fails. Or the kernel, the hardware or the place is another ([`not_applicable`]): that is said,
-//! and never fails.
+//! A test that cannot test is no proof of anything, and must not be shown as a success. There are
+//! two reasons. Something is missing that can be installed or granted ([`skipped`]): where
+//! `GUSH_NO_SKIP=1` is set, that fails. Or the kernel, the hardware or the place is another
+//! ([`not_applicable`]): that is said, and never fails.
 //!
-//! What would take minutes every day is tried in part, says `NOT RUN`, and is tried whole by `.ci/run` ([`sampled`]). Cases that mostly wait
-//! run several at a time ([`side_by_side`]).
+//! What would take minutes every day is tried in part, says `NOT RUN`, and is tried whole by
+//! `.ci/run` ([`sampled`]). Cases that mostly wait run several at a time ([`side_by_side`]).
 //!
-//! Linking it, by `use gush_test as _` where no function of this crate is called, makes a test program begin in a known
-//! state (`start.rs`), and end in a failure that names the tests of a program that hangs (`watchdog.rs`).
+//! Linking it, by `use gush_test as _` where no function of this crate is called, makes a test
+//! program begin in a known state (`start.rs`), and end in a failure that names the tests of a
+//! program that hangs (`watchdog.rs`).
 
 mod executable;
 mod forked;
@@ -48,14 +49,15 @@ pub fn skipped(why: &str) {
     assert!(!forbidden, "GUSH_NO_SKIP=1 is set, and a test was skipped: {why}");
 }
 
-/// The running test has no subject here, and nothing that could be installed would change that: the kernel
-/// lacks a file system, the processor a counter, the machine a disk.
+/// The running test has no subject here, and nothing that could be installed would change that: the
+/// kernel lacks a file system, the processor a counter, the machine a disk.
 pub fn not_applicable(why: &str) {
     say("NOT APPLICABLE", why);
 }
 
-/// Runs `work` on a thread that has no capabilities, as a thread of an ordinary user has none: root, too, may
-/// then write only what the file's mode allows, and take no low port (capabilities(7)).
+/// Runs `work` on a thread that has no capabilities, as a thread of an ordinary user has none:
+/// root, too, may then write only what the file's mode allows, and take no low port
+/// (capabilities(7)).
 ///
 /// # Panics
 /// With the panic of `work`.
@@ -78,7 +80,8 @@ pub fn without_privilege<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 /// Whether the counts come to rest: in one of thirty seconds, no count grows by more than `most`.
 ///
-/// Other programs of a busy machine disturb some seconds; counts of a program that spins, or looks again and again, grow in all.
+/// Other programs of a busy machine disturb some seconds; counts of a program that spins, or looks
+/// again and again, grow in all.
 pub fn comes_to_rest<const N: usize>(most: [u64; N], mut counts: impl FnMut() -> [u64; N]) -> bool {
     (0..30).any(|_| {
         let before = counts();
@@ -88,9 +91,10 @@ pub fn comes_to_rest<const N: usize>(most: [u64; N], mut counts: impl FnMut() ->
     })
 }
 
-/// `null`, `zero` or `full` for a program that is given a device's name: in `dir`, because root's program could
-/// replace the one under `/dev`, change its mode or remove the device. A node of its own where this process may make
-/// one, and a link to the real one for everybody else, who cannot harm that.
+/// `null`, `zero` or `full` for a program that is given a device's name: in `dir`, because root's
+/// program could replace the one under `/dev`, change its mode or remove the device. A node of its
+/// own where this process may make one, and a link to the real one for everybody else, who cannot
+/// harm that.
 ///
 /// # Panics
 /// Where `dir` can hold neither, and for another name.
@@ -116,8 +120,8 @@ pub fn device(name: &str, dir: &Path) -> PathBuf {
     path
 }
 
-/// Judges the output of one test run in a process of its own (`--exact NAME --ignored --nocapture`):
-/// the messages about skips are passed on, which the parent's capture would swallow.
+/// Judges the output of one test run in a process of its own (`--exact NAME --ignored
+/// --nocapture`): the messages about skips are passed on, which the parent's capture would swallow.
 ///
 /// # Panics
 /// Where another number of tests ran: a test of that name does not exist any more.

@@ -7,8 +7,9 @@ use std::{env, fs, process};
 
 static OWN: OnceLock<PathBuf> = OnceLock::new();
 
-/// A directory for files that tested programs keep between their runs. It belongs to this process and its user, and goes
-/// when the process ends: neither another user's tests nor another version's find any of the files.
+/// A directory for files that tested programs keep between their runs. It belongs to this process
+/// and its user, and goes when the process ends: neither another user's tests nor another version's
+/// find any of the files.
 ///
 /// # Panics
 /// Where the directory of temporary files takes none.

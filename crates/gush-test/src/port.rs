@@ -9,8 +9,9 @@ use rustix::net::{
 
 /// A port of 127.0.0.1 at which nobody listens, until somebody does who gets its number.
 ///
-/// The socket is bound and does not listen. So the kernel refuses every connection, and gives the port to nobody who
-/// asks for any port. A server that sets SO_REUSEADDR (socket(7)), as most do, can listen there all the same.
+/// The socket is bound and does not listen. So the kernel refuses every connection, and gives the
+/// port to nobody who asks for any port. A server that sets SO_REUSEADDR (socket(7)), as most do,
+/// can listen there all the same.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,

@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 use std::thread;
 
-/// So many cases at once: enough to use the processors while others wait, few enough for what a user may have of pipes.
+/// So many cases at once: enough to use the processors while others wait, few enough for what a
+/// user may have of pipes.
 const AT_ONCE: usize = 4;
 
 /// Calls `each` with every item, several at a time, and returns the answers in the items' order.

@@ -1,22 +1,25 @@
-//! A known state to begin with, independent of the program that starts the tests: set before main, for the process of the tests
-//! and everything that it starts.
+//! A known state to begin with, independent of the program that starts the tests: set before main,
+//! for the process of the tests and everything that it starts.
 //!
-//! `nohup` ignores SIGHUP, a script's `&` ignores SIGINT, and both are inherited by the tested program, which
-//! keeps them ignored as GNU's programs do: a test that sends such a signal would wait for ever. Umask,
-//! limits, locale, time zone and options in the environment are inherited likewise.
+//! `nohup` ignores SIGHUP, a script's `&` ignores SIGINT, and both are inherited by the tested
+//! program, which keeps them ignored as GNU's programs do: a test that sends such a signal would
+//! wait for ever. Umask, limits, locale, time zone and options in the environment are inherited
+//! likewise.
 //!
-//! Before main and at the end the devices under `/dev` are looked at: a tested program that root runs can
-//! replace them or change their mode, and every other program of the machine would suffer.
+//! Before main and at the end the devices under `/dev` are looked at: a tested program that root
+//! runs can replace them or change their mode, and every other program of the machine would suffer.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::{mem, ptr};
 
-/// Set in the environment of programs that a test starts: a state that a test made for a process of its own stays.
+/// Set in the environment of programs that a test starts: a state that a test made for a process of
+/// its own stays.
 const STARTED: &CStr = c"GUSH_TEST_STARTED";
 
-/// Variables that change the messages and choices of the tested programs, and of those next to them.
+/// Variables that change the messages and choices of the tested programs, and of those next to
+/// them.
 const REMOVED: [&CStr; 26] = [
     c"BASH_ENV",
     c"CDPATH",
@@ -63,7 +66,8 @@ const LIMITS: [(Resource, libc::rlim_t); 5] = [
     (libc::RLIMIT_CPU, libc::RLIM_INFINITY),
 ];
 
-/// Devices that tests read and write, with their minor numbers; the major number is 1 (null(4), full(4)).
+/// Devices that tests read and write, with their minor numbers; the major number is 1 (null(4),
+/// full(4)).
 const DEVICES: [(&CStr, libc::c_uint); 3] =
     [(c"/dev/null", 3), (c"/dev/zero", 5), (c"/dev/full", 7)];
 
@@ -83,7 +87,8 @@ fn sound_devices() -> [bool; 3] {
     })
 }
 
-/// Without the standard library's streams and exit, which may be gone already at the end of the process.
+/// Without the standard library's streams and exit, which may be gone already at the end of the
+/// process.
 fn fail(sentence: &CStr) -> ! {
     // SAFETY: the sentence has as many bytes as it says; `_exit` may be called at any time.
     unsafe {
@@ -104,16 +109,16 @@ extern "C" fn end() {
     }
 }
 
-// SAFETY: the C library calls what stands there once, in the C convention, before main and before any
-// thread; `begin` calls nothing but the C library, whose own constructors have run.
+// SAFETY: the C library calls what stands there once, in the C convention, before main and before
+// any thread; `begin` calls nothing but the C library, whose own constructors have run.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
-    // SAFETY: no other thread exists, so nobody reads the environment meanwhile; all strings end with a zero
-    // byte, the structures are initialised, default dispositions replace ignored ones only, and `end` stays
-    // in memory for as long as the process lives.
+    // SAFETY: no other thread exists, so nobody reads the environment meanwhile; all strings end
+    // with a zero byte, the structures are initialised, default dispositions replace ignored ones
+    // only, and `end` stays in memory for as long as the process lives.
     unsafe {
         if !libc::getenv(STARTED.as_ptr()).is_null() {
             return;
@@ -135,7 +140,8 @@ extern "C" fn begin() {
         for (name, value) in SET {
             libc::setenv(name.as_ptr(), value.as_ptr(), 1);
         }
-        // Most tests wait for another program: as many at once as there are processors would leave those idle.
+        // Most tests wait for another program: as many at once as there are processors would leave
+        // those idle.
         let processors = libc::sysconf(libc::_SC_NPROCESSORS_ONLN).clamp(2, 32);
         let at_once = format!("{}\0", 3 * processors);
         libc::setenv(c"RUST_TEST_THREADS".as_ptr(), at_once.as_ptr().cast(), 0);
@@ -167,13 +173,15 @@ mod tests {
     #[test]
     #[ignore = "run by the test below, from a shell that has set everything up badly"]
     fn child_begins_as_ever() {
-        // This thread's: the one that started it blocks all signals for a moment (pthread_create(3)).
+        // This thread's: the one that started it blocks all signals for a moment
+        // (pthread_create(3)).
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let line = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.trim().to_owned()
         };
-        // Rust's start-up code ignores SIGPIPE, number 13, afterwards; 32 and 33 are the C library's own.
+        // Rust's start-up code ignores SIGPIPE, number 13, afterwards; 32 and 33 are the C
+        // library's own.
         let ignored = u64::from_str_radix(&line("SigIgn:"), 16).unwrap();
         assert_eq!(ignored & !(3 << 31), 1 << 12);
         assert_eq!(line("SigBlk:"), "0".repeat(16));

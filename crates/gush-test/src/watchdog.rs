@@ -1,8 +1,9 @@
 //! A program of tests that hangs ends in a failure that names the tests, in any place.
 //!
-//! A timer of the process (alarm(2)) is set before main: no thread is added, which tests would count, and no child
-//! inherits the timer. At the alarm, this very program is started anew, to report on the one that hangs and to kill the programs that
-//! that has started, whose open output would keep the caller waiting; then the one that hangs ends.
+//! A timer of the process (alarm(2)) is set before main: no thread is added, which tests would
+//! count, and no child inherits the timer. At the alarm, this very program is started anew, to
+//! report on the one that hangs and to kill the programs that that has started, whose open output
+//! would keep the caller waiting; then the one that hangs ends.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, OsStr, OsString};
@@ -28,7 +29,8 @@ const NAME_BYTES: usize = 15;
 /// # Safety
 /// To be called before main and before any thread.
 pub unsafe fn start() {
-    // SAFETY: no other thread exists, and the strings end with a zero byte; the handler stays in memory.
+    // SAFETY: no other thread exists, and the strings end with a zero byte; the handler stays in
+    // memory.
     unsafe {
         if !libc::getenv(REPORTS.as_ptr()).is_null() {
             report();
@@ -47,8 +49,9 @@ extern "C" fn rings(_: libc::c_int) {
     let program = c"/proc/self/exe".as_ptr();
     let (words, environment) =
         ([program, ptr::null()], [c"GUSH_TEST_HANGS=1".as_ptr(), ptr::null()]);
-    // SAFETY: the C library's fork takes locks, the system call takes none; the child replaces itself at once, the
-    // arrays end with a null pointer, their strings with a zero byte, and `_exit` may be called at any time.
+    // SAFETY: the C library's fork takes locks, the system call takes none; the child replaces
+    // itself at once, the arrays end with a null pointer, their strings with a zero byte, and
+    // `_exit` may be called at any time.
     unsafe {
         let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
         if child == 0 {

@@ -1,4 +1,5 @@
-//! Tables of thousands of cells: a sample every day, all of them where `GUSH_TEST_WHOLE=1` is set, as in `.ci/run`.
+//! Tables of thousands of cells: a sample every day, all of them where `GUSH_TEST_WHOLE=1` is set,
+//! as in `.ci/run`.
 //!
 //! A sample is the same in every run, and says how much was left out.
 
@@ -24,7 +25,8 @@ pub fn few_or_all(few: u32, all: u32, things: &str) -> u32 {
     few.min(all)
 }
 
-/// Some of these `things` in which every key of any of them occurs, in their order; in a whole run, all.
+/// Some of these `things` in which every key of any of them occurs, in their order; in a whole run,
+/// all.
 pub fn sampled<T, K: Eq + Hash>(all: Vec<T>, things: &str, keys: impl Fn(&T) -> Vec<K>) -> Vec<T> {
     if is_whole() {
         return all;
@@ -50,8 +52,9 @@ pub fn not_run(left_out: usize, all: usize, things: &str) {
     }
 }
 
-/// Which cells are enough for every key of any cell to occur: a cell is taken if one of its keys is new. The cells are looked at in steps of
-/// about 0.618 of their number, so that neighbours, which have most keys in common, are not looked at one after the other.
+/// Which cells are enough for every key of any cell to occur: a cell is taken if one of its keys is
+/// new. The cells are looked at in steps of about 0.618 of their number, so that neighbours, which
+/// have most keys in common, are not looked at one after the other.
 #[must_use]
 pub fn cover<K: Eq + Hash>(keys: &[Vec<K>]) -> Vec<bool> {
     let number = keys.len();

@@ -13,8 +13,8 @@ use crate::remote::Failure;
 
 /// Why one file was not copied, or not wholly.
 ///
-/// Displays as GNU cp does, `cannot stat 'PATH': OS error`. The number of bytes delivered and a hint
-/// for the user, where there are any, follow in brackets. The OS error is also the
+/// Displays as GNU cp does, `cannot stat 'PATH': OS error`. The number of bytes delivered and a
+/// hint for the user, where there are any, follow in brackets. The OS error is also the
 /// [`source`](std::error::Error::source).
 ///
 /// ```
@@ -108,7 +108,8 @@ impl Error {
         error
     }
 
-    /// The source changed, which is a failure here ([`CopyOptions::stable`](crate::CopyOptions::stable)).
+    /// The source changed, which is a failure here
+    /// ([`CopyOptions::stable`](crate::CopyOptions::stable)).
     pub(crate) fn unstable(path: &Path, change: String) -> Self {
         let mut error = Self::new(path, change.into(), None);
         error.0.unstable = true;

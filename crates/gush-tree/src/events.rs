@@ -56,8 +56,8 @@ pub trait Events: Send {
     fn removed(&mut self, _target: &Path) {}
 
     /// The source of a tree lacks this entry of the target, or has it as another kind
-    /// ([`mirror`](crate::CopyOptions::mirror)): it was removed with all that was in it, or could not
-    /// be. Of a directory that stays, each entry that was removed or could not be is reported.
+    /// ([`mirror`](crate::CopyOptions::mirror)): it was removed with all that was in it, or could
+    /// not be. Of a directory that stays, each entry that was removed or could not be is reported.
     fn mirrored(&mut self, _target: &Path, _result: &Result<(), Error>) {}
 
     /// Rank 0 has waited for a while for these ranks to end their shares.

@@ -282,8 +282,8 @@ impl Common<'_> {
         }
     }
 
-    /// Brings the attributes of an unchanged target up to date. `None` if another source may have it
-    /// as its copy.
+    /// Brings the attributes of an unchanged target up to date. `None` if another source may have
+    /// it as its copy.
     fn update(
         &self,
         job: &Job<'_>,

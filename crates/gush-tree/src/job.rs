@@ -113,8 +113,8 @@ impl<'a> Job<'a> {
         self.target.dir.is_none_or(|dir| dir.may_give_acl())
     }
 
-    /// Is all known of a new file that the options ask for? Its owner matters if it is kept, and its
-    /// inode if other names may lead to it.
+    /// Is all known of a new file that the options ask for? Its owner matters if it is kept, and
+    /// its inode if other names may lead to it.
     pub(crate) fn knows_new_files(&self) -> bool {
         let CopyOptions { preserve, through_dangling, .. } = self.options();
         let is_linked_again =

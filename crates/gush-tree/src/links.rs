@@ -53,8 +53,9 @@ pub(crate) fn again(
 
 /// Gives the file that a descriptor holds another name.
 ///
-/// By the descriptor, a seventh of the time of a small file less than by its path in /proc; it needs a
-/// capability or Linux 6.10 and answers ENOENT otherwise (linkat(2), fs/namei.c `do_linkat`).
+/// By the descriptor, a seventh of the time of a small file less than by its path in /proc; it
+/// needs a capability or Linux 6.10 and answers ENOENT otherwise (linkat(2), fs/namei.c
+/// `do_linkat`).
 pub(crate) fn name(fd: BorrowedFd<'_>, place: &Place<'_>) -> io::Result<()> {
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
     if !IS_REFUSED.load(Ordering::Relaxed) {

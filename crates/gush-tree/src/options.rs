@@ -148,8 +148,8 @@ impl CopyOptions {
 
     /// May a file get a temporary name meanwhile, which [`remove_temporaries`] would remove?
     ///
-    /// Atomic copies make temporary names, and so do files that come last ([`CopyOptions::last`]). So
-    /// do copies that take the place of an existing target only if the named method serves.
+    /// Atomic copies make temporary names, and so do files that come last ([`CopyOptions::last`]).
+    /// So do copies that take the place of an existing target only if the named method serves.
     ///
     /// [`remove_temporaries`]: crate::remove_temporaries
     ///
@@ -166,8 +166,8 @@ impl CopyOptions {
         self.atomic || self.last.is_some() || (removes && self.may_be_refused())
     }
 
-    /// Do targets that stay because they are unchanged get the attributes of their sources, as far as
-    /// [`preserve`](Self::preserve) asks for any?
+    /// Do targets that stay because they are unchanged get the attributes of their sources, as far
+    /// as [`preserve`](Self::preserve) asks for any?
     #[must_use]
     pub fn updates_attributes(&self) -> bool {
         let Preserve { mode, owner, times, xattrs, label, .. } = self.preserve;
@@ -361,7 +361,8 @@ pub struct Moving {
     /// When blocks are allocated for the target; `None` reserves them where this makes writing
     /// faster.
     pub space: Option<gush::Space>,
-    /// The rate limit, of all files together; a [`Copier`](crate::Copier) with a clone of it shares it.
+    /// The rate limit, of all files together; a [`Copier`](crate::Copier) with a clone of it shares
+    /// it.
     pub limit: Option<gush::Rate>,
     /// Leave the page cache as it was: pages that the copy brought there are taken away, after
     /// those of the target are on the disk.

@@ -95,7 +95,8 @@ pub(crate) fn refuse_kept(place: &Place<'_>) -> Result<(), Error> {
     }
 }
 
-/// Does the directory or an attribute of the file keep the name, where the directory may be written?
+/// Does the directory or an attribute of the file keep the name, where the directory may be
+/// written?
 pub(crate) fn is_kept(place: &Place<'_>) -> io::Result<bool> {
     let file = place.stat(false)?;
     let directory = Place { name: place.parent(), ..*place }.stat(true)?;

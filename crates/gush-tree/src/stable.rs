@@ -2,8 +2,9 @@
 //!
 //! One rule for all methods: the bytes read are copied, a warning says that the source changed, and
 //! the copy counts as done. (GNU cp does the same without a warning.) With
-//! [`CopyOptions::stable`](crate::CopyOptions::stable) a change is an error. A new change time alone is an
-//! error then, too: a process that puts the modification time back cannot put back the change time.
+//! [`CopyOptions::stable`](crate::CopyOptions::stable) a change is an error. A new change time
+//! alone is an error then, too: a process that puts the modification time back cannot put back the
+//! change time.
 //!
 //! A write sets the times when it begins (`file_update_time` of `fs/inode.c`) and may last long
 //! after that if its process gets no processor. [`let_writes_end`] waits for writes that began

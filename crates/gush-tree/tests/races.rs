@@ -1,5 +1,5 @@
-//! Trees copied while somebody swaps their directories and files for symbolic links to a guarded place, and back:
-//! nothing leads there, on either side.
+//! Trees copied while somebody swaps their directories and files for symbolic links to a guarded
+//! place, and back: nothing leads there, on either side.
 
 use std::fs;
 use std::io;
@@ -99,10 +99,11 @@ impl Field {
     }
 }
 
-/// Swaps, for a moment, one thing for a link. Whoever copies may have made something with that name meanwhile.
+/// Swaps, for a moment, one thing for a link. Whoever copies may have made something with that name
+/// meanwhile.
 ///
-/// By descriptors, without following links: a link in place of a directory, which a copy has taken over, would lead this
-/// into the guarded place.
+/// By descriptors, without following links: a link in place of a directory, which a copy has taken
+/// over, would lead this into the guarded place.
 fn swap(root: &Path, thing: &Path, guarded: &Path) -> io::Result<()> {
     let (name, above) = (thing.file_name().unwrap(), thing.parent().unwrap());
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -211,7 +212,8 @@ fn campaign(least_copies: u64, least_swaps: u64) {
                 }
             }
         });
-        // The copies that begin with an old target or with none, and how many of them made or replaced a file.
+        // The copies that begin with an old target or with none, and how many of them made or
+        // replaced a file.
         let (mut turn, mut made) = (0, [(0, 0); 2]);
         while turn < least_copies || done.load(Ordering::Relaxed) < least_swaps {
             // Eight turns have all options but the mirror. Every other eight find an old target.

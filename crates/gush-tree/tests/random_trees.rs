@@ -1,4 +1,5 @@
-//! Random trees, copied with everything kept: stat, attributes, holes and bytes are the same on both sides.
+//! Random trees, copied with everything kept: stat, attributes, holes and bytes are the same on
+//! both sides.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -173,7 +174,8 @@ fn facts(root: &Path) -> (BTreeMap<PathBuf, String>, BTreeMap<PathBuf, Ranges>) 
     (facts, layouts)
 }
 
-/// Is a hole of `source` one of `copy` as well? xfs calls blocks data that it has reserved ahead of a write, so the copy may have more holes.
+/// Is a hole of `source` one of `copy` as well? xfs calls blocks data that it has reserved ahead of
+/// a write, so the copy may have more holes.
 fn keeps_holes(copy: &[(u64, u64)], source: &[(u64, u64)]) -> bool {
     let is_within = |&(from, to): &(u64, u64)| source.iter().any(|&(a, b)| a <= from && to <= b);
     copy.iter().all(is_within)

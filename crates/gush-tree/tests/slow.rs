@@ -125,7 +125,8 @@ fn trees_in_memory_are_copied_by_as_many_threads_as_processors() {
     in_own_namespace("child_copies_a_tree_in_memory");
 }
 
-/// A cgroup whose processes may use one processor, removed when dropped; `None` without a controller.
+/// A cgroup whose processes may use one processor, removed when dropped; `None` without a
+/// controller.
 struct OneProcessor(PathBuf);
 
 impl OneProcessor {

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// A failure of the session, after which nothing more is sent. Entries that fail are reported one by
-/// one instead, and the session goes on.
+/// A failure of the session, after which nothing more is sent. Entries that fail are reported one
+/// by one instead, and the session goes on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

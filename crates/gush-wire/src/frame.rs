@@ -1,8 +1,8 @@
 //! Frames: a header with length, kind and checksum, and what follows it.
 //!
 //! A header has 16 bytes, little-endian: the length of what follows (4), the kind (1), three zeros,
-//! and a checksum (8), which is the XXH3 of the first 8 bytes and, of a record, of what follows. The
-//! data of a file is covered by the transport's checksum, or by the hash of `--verify`.
+//! and a checksum (8), which is the XXH3 of the first 8 bytes and, of a record, of what follows.
+//! The data of a file is covered by the transport's checksum, or by the hash of `--verify`.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -454,8 +454,8 @@ impl Input {
     }
 
     /// Moves the data of the next frame, which is `length` bytes of data, into a file, or nowhere.
-    /// The inner error is the file's, and the data is taken from the stream all the same. `moved` is
-    /// told of the bytes that are in the file while others are awaited.
+    /// The inner error is the file's, and the data is taken from the stream all the same. `moved`
+    /// is told of the bytes that are in the file while others are awaited.
     ///
     /// # Errors
     /// When the stream fails or ends, or the frame is another.

@@ -75,8 +75,8 @@ fn is_same_user(stream: &UnixStream) -> bool {
 }
 
 impl Door {
-    /// Accepts streams until the host is dropped; `serve` is to return at once. The connections stay
-    /// open as long as the host: at their end the processes that wait have nothing more to do.
+    /// Accepts streams until the host is dropped; `serve` is to return at once. The connections
+    /// stay open as long as the host: at their end the processes that wait have nothing more to do.
     pub fn accept_all(self, mut serve: impl FnMut(Input, Output)) {
         let mut joined = Vec::new();
         loop {

@@ -1,14 +1,15 @@
 //! Decides whether compression pays: each stream measures the time per byte with and without it, in
 //! turns, and keeps to the faster way.
 //!
-//! A turn is longer than the buffers of the kernel and of ssh, because the time of a write that only
-//! fills a buffer says nothing about the line.
+//! A turn is longer than the buffers of the kernel and of ssh, because the time of a write that
+//! only fills a buffer says nothing about the line.
 
 /// The first bytes of a turn fill buffers, or find those of the turn before, and are not counted.
 const SETTLING_BYTES: u64 = 4 << 20;
 /// A turn that tries the other way.
 const TRIAL_BYTES: u64 = 12 << 20;
-/// How long a way is kept before the other is tried again; doubled after each trial that was slower.
+/// How long a way is kept before the other is tried again; doubled after each trial that was
+/// slower.
 const PATIENCE_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=2 << 30;
 
 /// The least speed-up for which data is compressed: a smaller one is not worth the processor time.

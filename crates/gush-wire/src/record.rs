@@ -278,8 +278,8 @@ pub enum ToReceiver {
         /// The source was listed to its end: what was not named is not there.
         is_listed: bool,
     },
-    /// One of a directory's entries that were counted could not be read: the sender has said why. It
-    /// has no answer.
+    /// One of a directory's entries that were counted could not be read: the sender has said why.
+    /// It has no answer.
     Unreadable {
         /// Its number.
         id: u64,
@@ -303,8 +303,8 @@ pub enum ToReceiver {
         /// Further names may follow.
         has_names: bool,
     },
-    /// The answer to `Compare`. Its own is `Wanted`, where the file has other names and lacks attributes,
-    /// or its last.
+    /// The answer to `Compare`. Its own is `Wanted`, where the file has other names and lacks
+    /// attributes, or its last.
     Compared {
         /// The number of the question.
         id: u64,

@@ -146,7 +146,8 @@ impl Remote {
         Path::new(&self.command[0]).file_name() == Some("ssh".as_ref())
     }
 
-    /// Waits for the first command. Returns its name and status; no status if this side has killed it.
+    /// Waits for the first command. Returns its name and status; no status if this side has killed
+    /// it.
     ///
     /// # Errors
     /// When it cannot be waited for.

@@ -17,8 +17,8 @@ use crate::{receive, send};
 /// `output`, or sends what the other side wants.
 ///
 /// # Errors
-/// When a stream fails, or the other side breaks the protocol. Entries that fail are reported to it. One
-/// that is gone before it has said anything asks for nothing.
+/// When a stream fails, or the other side breaks the protocol. Entries that fail are reported to
+/// it. One that is gone before it has said anything asks for nothing.
 pub fn serve(input: File, output: File) -> Result<(), Error> {
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     output.record(&Hello::OURS)?;

@@ -363,7 +363,8 @@ fn text_shorter_than_a_header_is_refused_while_the_stream_stays_open() {
     assert!(matches!(&ended, Err(Error::Greeting(came)) if came == "Welcome!"), "{ended:?}");
 }
 
-/// The sender's words about a file of three bytes with this mode: a question, or that it is the same.
+/// The sender's words about a file of three bytes with this mode: a question, or that it is the
+/// same.
 fn about(name: &str, bits: u32, is_question: bool) -> ToReceiver {
     let (id, folder, name, has_names) = (1, BASE, name.into(), false);
     let portrait = Portrait { mode: 0o100_000 | bits, size_bytes: 3, ..Portrait::default() };

@@ -248,8 +248,8 @@ fn a_stream_that_cannot_be_had_is_done_without() {
     }
 }
 
-/// The greeting has 25 bytes, the request to join at most 43, and the answer to it 18. The copy goes
-/// on without a stream whose last answer did not arrive.
+/// The greeting has 25 bytes, the request to join at most 43, and the answer to it 18. The copy
+/// goes on without a stream whose last answer did not arrive.
 #[test]
 fn a_stream_that_is_lost_while_it_joins_is_done_without() {
     let cases = [(Direction::Push, 25), (Direction::Push, 30), (Direction::Pull, 75)];

@@ -1,4 +1,5 @@
-//! FizzBuzz as fast as a sound pipe takes lines: `1`, `2`, `Fizz`, … up to the largest 64-bit number.
+//! FizzBuzz as fast as a sound pipe takes lines: `1`, `2`, `Fizz`, … up to the largest 64-bit
+//! number.
 //!
 //! ```sh
 //! cargo build --release --example fizzbuzz
@@ -6,9 +7,9 @@
 //! target/release/examples/fizzbuzz --from 18446744073709551601
 //! ```
 //!
-//! The text is made in place, in memory that [`Writer::buffer`] gives out and [`Writer::commit`] sends
-//! away: into a pipe as huge pages that are lent and never written again, so that the reader may read,
-//! splice, tee or keep them; into anything else by `write`. `lines` makes the text.
+//! The text is made in place, in memory that [`Writer::buffer`] gives out and [`Writer::commit`]
+//! sends away: into a pipe as huge pages that are lent and never written again, so that the reader
+//! may read, splice, tee or keep them; into anything else by `write`. `lines` makes the text.
 
 use std::fmt::Display;
 use std::io::{self, Write};

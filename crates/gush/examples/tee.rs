@@ -1,4 +1,5 @@
-//! Copies standard input to standard output and to files: `tee FILE...`, which goes on without those that fail.
+//! Copies standard input to standard output and to files: `tee FILE...`, which goes on without
+//! those that fail.
 //!
 //! ```text
 //! cargo run --release --example tee -- one two <source >three

@@ -48,7 +48,8 @@ impl Fault {
 }
 
 /// The side that an error of a call between two files concerns, which the call does not report. An
-/// EIO is the source's if a read fails at `at`, or at the source's position, where the call stopped.
+/// EIO is the source's if a read fails at `at`, or at the source's position, where the call
+/// stopped.
 pub(crate) fn side_between_files(errno: Errno, source: BorrowedFd<'_>, at: Option<u64>) -> Side {
     let can_be_read = || {
         let at = at.map_or_else(|| sys::file::seek(source, SeekFrom::Current(0)), Ok);

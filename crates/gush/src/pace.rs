@@ -2,8 +2,8 @@
 //!
 //! A thread that sleeps in a call, for a disk or a server, leaves its processor to others. Where
 //! operations mostly sleep, more threads than processors are worth it: so many that the processors
-//! are busy again. Each thread of a tree has a [`Meter`], which compares its processor time with the
-//! clock about once a millisecond, and a large file is measured in parts; one [`Pace`] for all
+//! are busy again. Each thread of a tree has a [`Meter`], which compares its processor time with
+//! the clock about once a millisecond, and a large file is measured in parts; one [`Pace`] for all
 //! threads decides.
 //!
 //! Processor time is a price, which other programs or a meter pay. More threads are kept where they

@@ -1,4 +1,5 @@
-//! Descriptors that cannot be read or written: each move there fails at once, and none waits for ever.
+//! Descriptors that cannot be read or written: each move there fails at once, and none waits for
+//! ever.
 
 mod common;
 
@@ -15,7 +16,8 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
-/// A name, the descriptor, the error as a source and as a target, and the far end that the test must keep open meanwhile.
+/// A name, the descriptor, the error as a source and as a target, and the far end that the test
+/// must keep open meanwhile.
 struct Unfit {
     name: &'static str,
     fd: OwnedFd,

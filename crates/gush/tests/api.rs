@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use gush_test as _;
 
-/// The names in the `pub use` statements of a module, and the functions declared there, apart from those
-/// that the feature `unstable-flow` adds.
+/// The names in the `pub use` statements of a module, and the functions declared there, apart from
+/// those that the feature `unstable-flow` adds.
 fn stable_items(source: &str, module: &str) -> BTreeSet<String> {
     const GATE: &str = "#[cfg(feature = \"unstable-flow\")]";
     let mut items = BTreeSet::new();

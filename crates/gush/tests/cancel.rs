@@ -1,5 +1,5 @@
-//! A move on one thread is ended from another: every wait ends (invariant 7), and the bytes taken are delivered
-//! or counted (invariant 1).
+//! A move on one thread is ended from another: every wait ends (invariant 7), and the bytes taken
+//! are delivered or counted (invariant 1).
 
 mod common;
 
@@ -40,8 +40,8 @@ fn a_move_and_its_error_go_to_another_thread() {
     sent::<gush::flow::Flow>();
 }
 
-/// Runs a move, and cancels it from another thread once `is_time` says so; `None` if the move does not end. A move that ends before, such as a
-/// refused one, is cancelled too late.
+/// Runs a move, and cancels it from another thread once `is_time` says so; `None` if the move does
+/// not end. A move that ends before, such as a refused one, is cancelled too late.
 fn cancelled<T: Send + 'static>(
     is_time: impl Fn() -> bool + Send + 'static,
     run: impl FnOnce(&Cancel) -> T + Send + 'static,
@@ -240,7 +240,8 @@ fn what_was_cancelled_before_moves_nothing() {
     assert_eq!(common::read_all(&target), b"old");
 }
 
-/// A datagram is taken whole, and the bytes above the rate are made up for: a pause of fifty minutes here.
+/// A datagram is taken whole, and the bytes above the rate are made up for: a pause of fifty
+/// minutes here.
 #[test]
 fn a_long_pause_of_a_rate_limit_is_cancelled() {
     let (source, far) = open_source(SourceKind::UnixDatagram).expect("a source");

@@ -382,8 +382,8 @@ fn an_empty_datagram_is_passed_on_by_every_method_that_keeps_boundaries() {
     }
 }
 
-/// A datagram that sendfile(2) corks (see `Port::send_file_to`) is summed wrongly where the first page has an odd part of
-/// the bytes, and the receiver drops the datagram.
+/// A datagram that sendfile(2) corks (see `Port::send_file_to`) is summed wrongly where the first
+/// page has an odd part of the bytes, and the receiver drops the datagram.
 #[test]
 fn the_last_datagram_of_a_file_that_is_sent_from_an_odd_place_arrives() {
     needs!(sendfile);

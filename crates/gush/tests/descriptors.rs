@@ -1,4 +1,5 @@
-//! The engine's effects on the caller's descriptors: each sentence of the crate's page of that name.
+//! The engine's effects on the caller's descriptors: each sentence of the crate's page of that
+//! name.
 
 #[macro_use]
 mod common;
@@ -328,7 +329,8 @@ fn in_a_child_descriptors_are_the_same_before_and_after() {
     }
 }
 
-/// The master of a pseudo-terminal is written to itself: opening the master once more makes another pair (ptmx(4)).
+/// The master of a pseudo-terminal is written to itself: opening the master once more makes another
+/// pair (ptmx(4)).
 #[test]
 fn a_watched_move_reaches_the_slave_of_the_master_that_it_was_given() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

@@ -1,10 +1,12 @@
-//! The packages that a program compiles by depending on the engine: few by default, and those of each feature.
+//! The packages that a program compiles by depending on the engine: few by default, and those of
+//! each feature.
 
 use std::process::Command;
 
 use gush_test as _;
 
-/// The packages that the engine is built with by these arguments, the engine's own name left out; none where cargo cannot say.
+/// The packages that the engine is built with by these arguments, the engine's own name left out;
+/// none where cargo cannot say.
 fn packages(choice: &[&str]) -> Option<Vec<String>> {
     let out = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--package", "gush", "--edges", "normal", "--prefix", "none"])

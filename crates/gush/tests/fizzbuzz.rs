@@ -1,4 +1,5 @@
-//! The FizzBuzz example prints the lines of a naive version, to the end of the 64-bit numbers, into anything.
+//! The FizzBuzz example prints the lines of a naive version, to the end of the 64-bit numbers, into
+//! anything.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -94,14 +94,16 @@ fn libraries() -> Vec<PathBuf> {
     found
 }
 
-/// The target that this test was compiled for, which is not the compiler's own where another one was named.
+/// The target that this test was compiled for, which is not the compiler's own where another one
+/// was named.
 fn target() -> String {
     let libc = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
     format!("{}-unknown-linux-{libc}", std::env::consts::ARCH)
 }
 
-/// Where the compiler finds what `library` depends on. Procedural macros are programs of the host: with a target named, they
-/// lie in `target/debug/deps`, and the library in `target/TARGET/debug/deps`.
+/// Where the compiler finds what `library` depends on. Procedural macros are programs of the host:
+/// with a target named, they lie in `target/debug/deps`, and the library in
+/// `target/TARGET/debug/deps`.
 fn dependencies(library: &Path) -> Vec<PathBuf> {
     let deps = library.parent().expect("its directory");
     let mut all = vec![deps.to_owned()];

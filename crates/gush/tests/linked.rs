@@ -89,8 +89,9 @@ fn a_program_that_links_the_engine_runs_nothing_of_it_before_main() {
     assert_eq!(section(".preinit_array"), None);
     let line = section(".init_array").expect("functions before main");
     let words: Vec<_> = line.split_whitespace().skip_while(|word| *word != ".init_array").collect();
-    // The C compiler's frame_dummy, and the function by which these tests begin in a known state. glibc hands such functions
-    // the arguments of the program, and the standard library has one that keeps them; musl does not.
+    // The C compiler's frame_dummy, and the function by which these tests begin in a known state.
+    // glibc hands such functions the arguments of the program, and the standard library has one
+    // that keeps them; musl does not.
     let functions = if cfg!(target_env = "musl") { 2 } else { 3 };
     let bytes = usize::from_str_radix(words[4], 16).unwrap();
     assert_eq!(bytes, functions * size_of::<usize>(), "{line}");

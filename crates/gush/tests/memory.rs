@@ -57,7 +57,8 @@ fn child_moves_and_measures() {
     let mover = Mover::new(&source, &target).method(choice).tuning(tuning);
     let mover = mover.length_bytes(DATA_BYTES).threads(if greedy { 64 } else { 0 });
     let answer = mover.observe(&mut observer).run();
-    // Until a peak is kept, VmHWM is the memory of now, and falls with that (`task_mem` in fs/proc/task_mmu.c).
+    // Until a peak is kept, VmHWM is the memory of now, and falls with that (`task_mem` in
+    // fs/proc/task_mmu.c).
     let peak = status_kib("VmHWM").saturating_sub(peak);
     match answer {
         Ok(report) => assert_eq!(report.bytes, DATA_BYTES),

@@ -1,4 +1,5 @@
-//! A pipe between two programs lets both work at once, and no call is made that cannot learn anything.
+//! A pipe between two programs lets both work at once, and no call is made that cannot learn
+//! anything.
 
 #[macro_use]
 mod common;
@@ -27,8 +28,8 @@ fn pipe_with(bytes: usize) -> PipeReader {
     reader
 }
 
-/// The kernel wakes the writer once, at the end of a splice: a reader that takes all in one call empties the
-/// pipe before the writer is even woken.
+/// The kernel wakes the writer once, at the end of a splice: a reader that takes all in one call
+/// empties the pipe before the writer is even woken.
 #[test]
 fn the_writer_can_go_on_before_its_pipe_is_empty() {
     needs!(splice);
@@ -78,7 +79,8 @@ fn ends_of_pipes() -> usize {
     descriptors.filter_map(Result::ok).filter(is_pipe).count()
 }
 
-/// A reader that copies out of the pipe holds the pipe's lock meanwhile: the next bytes are looked up at the same time.
+/// A reader that copies out of the pipe holds the pipe's lock meanwhile: the next bytes are looked
+/// up at the same time.
 #[test]
 fn a_long_file_goes_into_a_pipe_through_another_one() {
     needs!(splice);
@@ -136,7 +138,8 @@ fn in_a_child_no_pipe_can_be_had() {
     assert_eq!((report.bytes, report.main_method()), (LONG_BYTES, Some(MethodName::Splice)));
 }
 
-/// The reader is gone: the bytes in the pipe of our own are still in the file, and count as neither delivered nor lost.
+/// The reader is gone: the bytes in the pipe of our own are still in the file, and count as neither
+/// delivered nor lost.
 #[test]
 fn what_waits_in_the_pipe_of_our_own_is_not_lost() {
     let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -1,4 +1,5 @@
-//! Pipes in packet mode (O_DIRECT of pipe(2), as of `dd oflag=direct`): a read that is shorter than a packet drops the rest.
+//! Pipes in packet mode (O_DIRECT of pipe(2), as of `dd oflag=direct`): a read that is shorter than
+//! a packet drops the rest.
 
 mod common;
 

@@ -54,7 +54,8 @@ fn splice(from: impl AsFd, to: impl AsFd, len: usize) -> Result<usize, Errno> {
     rustix::pipe::splice(from, None, to, None, len, SpliceFlags::empty())
 }
 
-/// Takes everything in the reader's way, and looks at the bytes only when the writer has ended long ago.
+/// Takes everything in the reader's way, and looks at the bytes only when the writer has ended long
+/// ago.
 fn take(reader: Reader, from: OwnedFd) -> Vec<u8> {
     match reader {
         Reader::Reads => {

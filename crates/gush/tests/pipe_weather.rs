@@ -77,7 +77,8 @@ fn many_pipes_of_an_unprivileged_user() {
     let soft: usize = soft.trim().parse().expect("a number");
     let full = Kernel::get().pipe_max_bytes();
     let pipes_in_limit = soft * rustix::param::page_size() / full;
-    // With pages of 64 KiB the limit is some thousand pipes, and a process may have 1,024 descriptors until it asks for more.
+    // With pages of 64 KiB the limit is some thousand pipes, and a process may have 1,024
+    // descriptors until it asks for more.
     let descriptors = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: descriptors.maximum, ..descriptors })
         .expect("the hard limit");

@@ -109,7 +109,8 @@ fn a_file_gets_it_too_from_its_own_position_on_and_at_its_end() {
     }
 }
 
-/// Pages in a pipe are the reservoir's own: a reader that keeps them by reference sees the pattern for ever.
+/// Pages in a pipe are the reservoir's own: a reader that keeps them by reference sees the pattern
+/// for ever.
 #[test]
 fn a_reader_that_splices_on_keeps_what_it_took() {
     needs!(splice);

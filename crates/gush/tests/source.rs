@@ -51,7 +51,8 @@ fn calls_by(code: &str, root: &str) -> Vec<String> {
     calls
 }
 
-/// The imports of `use rustix::…` that are no types: a function, or a module by which one can be called.
+/// The imports of `use rustix::…` that are no types: a function, or a module by which one can be
+/// called.
 fn imports(code: &str) -> Vec<String> {
     let uses = code.split("use rustix::").skip(1).filter_map(|rest| rest.split(';').next());
     uses.flat_map(|list| {
@@ -69,7 +70,8 @@ fn imports(code: &str) -> Vec<String> {
 fn bypasses(code: &str) -> Vec<String> {
     let mut found = [calls_by(code, "rustix::"), calls_by(code, "libc::")].concat();
     for import in imports(code) {
-        // `io` stands for `io::Result` and `io::Errno`; the others are functions or lead to them only.
+        // `io` stands for `io::Result` and `io::Errno`; the others are functions or lead to them
+        // only.
         match import.as_str() {
             "io" => found.extend(calls_by(code, "io::")),
             _ => found.push(format!("use rustix::…::{import}")),

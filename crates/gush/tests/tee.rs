@@ -213,14 +213,15 @@ fn without_a_target_nothing_is_taken() {
     assert_eq!(text, "bytes");
 }
 
-/// A blocking socket that nobody reads holds its lane, and not the thread: a splice would wait there until all
-/// is accepted.
+/// A blocking socket that nobody reads holds its lane, and not the thread: a splice would wait
+/// there until all is accepted.
 #[test]
 fn cancelling_ends_waits_for_either_side() {
     let (idle, _feeder) = std::io::pipe().expect("a pipe");
     let zeros = File::open("/dev/zero").expect("/dev/zero");
     for (name, source) in [("source", OwnedFd::from(idle)), ("target", zeros.into())] {
-        // Blocking, on purpose: a careless call would wait in the kernel, where no cancel reaches it.
+        // Blocking, on purpose: a careless call would wait in the kernel, where no cancel reaches
+        // it.
         let (near, unread) = UnixStream::pair().expect("a pair");
         let cancel = Cancel::new();
         let (done, ended) = std::sync::mpsc::channel();
@@ -256,7 +257,8 @@ fn cancelling_ends_a_tee_whose_bytes_flow() {
     let canceller = cancel.clone();
     let reading = thread::spawn(move || {
         let (mut all_bytes, mut buf) = (0, vec![0; 1 << 16]);
-        // Whoever is not cancelled loses its reader at last, so that the test fails instead of hanging.
+        // Whoever is not cancelled loses its reader at last, so that the test fails instead of
+        // hanging.
         while is_hopeless.try_recv().is_err() {
             match reader.read(&mut buf).expect("zeros") {
                 0 => break,
@@ -332,7 +334,8 @@ fn a_cancelled_tee_counts_what_its_slowest_target_has() {
     }
 }
 
-/// The pipes of the process are for those that move bytes: a tee that waits for the source has none.
+/// The pipes of the process are for those that move bytes: a tee that waits for the source has
+/// none.
 #[test]
 fn a_tee_that_waits_holds_no_pipe() {
     // The pool belongs to the whole process, where other tests hold pipes too.

@@ -1,4 +1,5 @@
-//! A terminal without `O_NONBLOCK` that nobody reads holds nobody: no call of a port waits, and every face can be ended.
+//! A terminal without `O_NONBLOCK` that nobody reads holds nobody: no call of a port waits, and
+//! every face can be ended.
 
 mod common;
 
@@ -75,7 +76,8 @@ fn text() -> Vec<u8> {
     text
 }
 
-/// Only to end a test that hangs: on an emulated processor that is busy otherwise, 240,000 calls take a minute.
+/// Only to end a test that hangs: on an emulated processor that is busy otherwise, 240,000 calls
+/// take a minute.
 const HANGS_AFTER_SECONDS: u64 = 600;
 
 /// Writes the text as fast as the reader makes room, and checks that every byte arrives.

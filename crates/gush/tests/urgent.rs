@@ -1,5 +1,6 @@
-//! Urgent data (tcp(7), MSG_OOB) neither stops a move, nor ends it, nor makes the move spin: a TCP socket at
-//! the urgent mark polls readable and answers a splice with EAGAIN or 0, and only a read gets past it.
+//! Urgent data (tcp(7), MSG_OOB) neither stops a move, nor ends it, nor makes the move spin: a TCP
+//! socket at the urgent mark polls readable and answers a splice with EAGAIN or 0, and only a read
+//! gets past it.
 
 mod common;
 
@@ -75,7 +76,8 @@ fn urgent_data_does_not_stop_a_move_nor_make_it_spin() {
             match within(30, &name, move || moved(choice, to, nonblocking)) {
                 Ok(report) => {
                     assert_eq!(report.bytes, 20 * 12_000 + 9, "{name}");
-                    // A few for each of the pieces that 12,000 bytes come in; a spin makes thousands.
+                    // A few for each of the pieces that 12,000 bytes come in; a spin makes
+                    // thousands.
                     let calls: u64 = report
                         .methods
                         .iter()
@@ -143,7 +145,8 @@ fn a_length_a_digest_and_a_rate_hold_across_urgent_data() {
                 let mut far = TcpStream::from(far.expect("a far end"));
                 let (target, reader) = open_target(TargetKind::UnixStream).expect("a target");
                 let mut reader = std::fs::File::from(reader);
-                // In step: an urgent byte that a later one overtakes becomes one of the stream's (tcp(7)).
+                // In step: an urgent byte that a later one overtakes becomes one of the stream's
+                // (tcp(7)).
                 let talk = std::thread::spawn(move || {
                     let mut arrived = vec![0; LEN as usize];
                     for (round, piece) in arrived.chunks_mut(12_000).enumerate() {

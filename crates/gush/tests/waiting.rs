@@ -1,4 +1,5 @@
-//! Idle sources and blocked targets: nobody else hangs (invariant 5), every wait ends (invariant 7).
+//! Idle sources and blocked targets: nobody else hangs (invariant 5), every wait ends (invariant
+//! 7).
 
 mod common;
 

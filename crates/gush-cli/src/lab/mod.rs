@@ -53,7 +53,8 @@ enum Part {
     Run(Box<run::RunArgs>),
 }
 
-/// The arguments: a suite with the suite's own arguments, or one of the commands that are written by hand.
+/// The arguments: a suite with the suite's own arguments, or one of the commands that are written
+/// by hand.
 enum Chosen {
     Suite(&'static Suite, ArgMatches),
     Once(ArgMatches),

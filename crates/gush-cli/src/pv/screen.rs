@@ -106,8 +106,8 @@ impl Screen {
         }
     }
 
-    /// Shows `lines`, the last of them on a low terminal, in place of the previous block; none removes
-    /// it.
+    /// Shows `lines`, the last of them on a low terminal, in place of the previous block; none
+    /// removes it.
     pub fn show_block(&mut self, lines: &[String]) {
         if !self.is_ours() {
             return;
@@ -177,8 +177,8 @@ impl Screen {
     }
 }
 
-/// At most so many lines: a block as high as the terminal would scroll. The last ones are kept, which
-/// say what follows from the others.
+/// At most so many lines: a block as high as the terminal would scroll. The last ones are kept,
+/// which say what follows from the others.
 fn within(lines: &[String], most: usize) -> Vec<String> {
     let Some(hidden) = lines.len().checked_sub(most).filter(|&over| over > 0) else {
         return lines.to_vec();

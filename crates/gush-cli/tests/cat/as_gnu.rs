@@ -1,5 +1,6 @@
-//! `gush cat` and GNU cat side by side: the same line of shell in two equal directories must print the same bytes, leave
-//! the same files, end with the same status, and say the same in gush's words.
+//! `gush cat` and GNU cat side by side: the same line of shell in two equal directories must print
+//! the same bytes, leave the same files, end with the same status, and say the same in gush's
+//! words.
 
 use crate::common::as_gnu::{Sentence, Side};
 

@@ -140,7 +140,8 @@ fn every_byte_arrives_between_all_kinds_of_descriptors() {
         for from in KINDS {
             for to in KINDS {
                 let (stdout, taken) = taker(to);
-                // The command keeps its own copies of the descriptors: gone with it, or no reader sees the end.
+                // The command keeps its own copies of the descriptors: gone with it, or no reader
+                // sees the end.
                 let child = cat(flag).stdin(giver(from, &bytes)).stdout(stdout).spawn().unwrap();
                 succeeded(child);
                 assert!(taken() == bytes, "{flag} {from:?} to {to:?}");

@@ -47,7 +47,8 @@ fn called_as_cat_it_speaks_as_gnu_cat_does() {
     let dir = TempDir::new().unwrap();
     let name = prop_oneof![
         "[a-c '\"$`\\\\\\\\!#~{}?*=:\\\\[\\\\]^,@%+.-]{1,6}".prop_map(OsString::from),
-        // Without quote marks: GNU 9.1 opens some mixes of them with escapes twice. What is above 127 is no UTF-8.
+        // Without quote marks: GNU 9.1 opens some mixes of them with escapes twice. What is above
+        // 127 is no UTF-8.
         prop::collection::vec(
             prop_oneof![1..=38_u8, 40..=46_u8, 48..=0xbf_u8, 0xf8..=0xff_u8],
             1..6

@@ -25,7 +25,8 @@ fn sources() -> (TempDir, Vec<u8>) {
     (dir, bytes)
 }
 
-/// Runs `gush cat` on `args` in `dir`, with `inject` on the calls that touch the file `source` there.
+/// Runs `gush cat` on `args` in `dir`, with `inject` on the calls that touch the file `source`
+/// there.
 ///
 /// A fault that met no call proves nothing, and fails the test.
 fn with_faults(dir: &Path, inject: &str, args: &[&str]) -> Result<Output, String> {

@@ -1,11 +1,13 @@
-//! Standard descriptors that are closed, or open for the other direction: an error, never bytes lost or a hang.
+//! Standard descriptors that are closed, or open for the other direction: an error, never bytes
+//! lost or a hang.
 
 use std::fs;
 use std::path::Path;
 
 use crate::common::cp::{names, script, stderr, with_files};
 
-/// Runs a script that must fail with status 1, and returns the messages. `timeout` ends a hang with status 124.
+/// Runs a script that must fail with status 1, and returns the messages. `timeout` ends a hang with
+/// status 124.
 fn fails(dir: &Path, text: &str) -> String {
     let output = script(dir, &format!("g() {{ timeout 60 \"$G\" \"$@\"; }}; {text}"));
     let said = stderr(&output);

@@ -1,5 +1,5 @@
-//! The commands where a filter denies the calls that move by reference, and `gush pv`, `gush tee` and `gush yes` on disks
-//! that are full and without pages for pipes.
+//! The commands where a filter denies the calls that move by reference, and `gush pv`, `gush tee`
+//! and `gush yes` on disks that are full and without pages for pipes.
 
 use std::fs;
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -70,7 +70,8 @@ fn every_byte_arrives_where_a_filter_denies_calls() {
 
 #[test]
 fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
-    // Not the engine's word: a kernel without splice(2) may still have sendfile(2), which shares a file's pages as well.
+    // Not the engine's word: a kernel without splice(2) may still have sendfile(2), which shares a
+    // file's pages as well.
     let ((empty, _open), (_open_too, target)) =
         (std::io::pipe().unwrap(), std::io::pipe().unwrap());
     match rustix::pipe::splice(&empty, None, &target, None, 1, SpliceFlags::NONBLOCK) {
@@ -190,7 +191,8 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
     }
 }
 
-/// A named method is used or refused (invariant 6), and the refusal names the call: nothing was read in vain.
+/// A named method is used or refused (invariant 6), and the refusal names the call: nothing was
+/// read in vain.
 #[test]
 fn a_named_method_that_is_denied_is_refused_by_name() {
     let (dir, bytes) = source();
@@ -288,7 +290,8 @@ const SPARED_USER: u32 = 64_322;
 fn pipe_of(user: u32) -> (PipeReader, PipeWriter) {
     let made = std::thread::spawn(move || {
         let user = Uid::from_raw(user);
-        // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.
+        // Of this thread alone: the kernel charges pages to the user of the thread that makes a
+        // pipe.
         set_thread_res_uid(user, user, user).unwrap();
         std::io::pipe().unwrap()
     });
@@ -297,7 +300,8 @@ fn pipe_of(user: u32) -> (PipeReader, PipeWriter) {
 
 /// Pipes of that user with all pages that the user may have; or why there are none.
 fn all_pages_of(user: u32) -> Result<Vec<(PipeReader, PipeWriter)>, String> {
-    /// As large as may be, because descriptors are few: only CAP_SYS_RESOURCE gives a pipe more than 1 MiB.
+    /// As large as may be, because descriptors are few: only CAP_SYS_RESOURCE gives a pipe more
+    /// than 1 MiB.
     const SIZES_BYTES: [usize; 2] = [64 << 20, 1 << 20];
     const MOST_PIPES: usize = 400;
     let limit = fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap();

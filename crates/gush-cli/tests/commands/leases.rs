@@ -1,5 +1,6 @@
-//! A file on which another process has a lease (fcntl(2), F_SETLEASE), as Samba takes for clients that cache: a program that opens the file waits until
-//! the other process has written what it holds, as GNU's tools do.
+//! A file on which another process has a lease (fcntl(2), F_SETLEASE), as Samba takes for clients
+//! that cache: a program that opens the file waits until the other process has written what it
+//! holds, as GNU's tools do.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -46,7 +47,8 @@ impl Field {
         Some(Self { dir, holder })
     }
 
-    /// Runs gush while another process holds a lease on a file, which gush has to break; none where no lease can be had.
+    /// Runs gush while another process holds a lease on a file, which gush has to break; none where
+    /// no lease can be had.
     fn run(&self, lease: (&str, &str, &str), words: &[&str]) -> Option<Output> {
         let (output, reported) = self.run_command(lease, gush().args(words))?;
         assert_eq!(reported, "broken\n", "{words:?} opened {}: {}", lease.1, stderr(&output));
@@ -142,7 +144,8 @@ fn a_target_under_a_lease_is_replaced_when_its_holder_is_done() {
         &["cp", "-rT", "--resume", "a", "d"],
     ];
     for words in all {
-        // Nobody who writes may open a file under a lease for reading; only one for writing holds against readers.
+        // Nobody who writes may open a file under a lease for reading; only one for writing holds
+        // against readers.
         for kind in ["read", "write"] {
             let opens_to_write = !words.contains(&"--atomic");
             if kind == "read" && !opens_to_write {
@@ -165,7 +168,8 @@ fn a_target_under_a_lease_is_replaced_when_its_holder_is_done() {
     }
 }
 
-/// The holder's bytes make the two files equal or unequal, so that only a comparison that waits for them knows whether to copy.
+/// The holder's bytes make the two files equal or unequal, so that only a comparison that waits for
+/// them knows whether to copy.
 #[test]
 fn files_compared_by_their_bytes_are_waited_for() {
     for (leased, other) in [("a/f", "d/f"), ("d/f", "a/f")] {

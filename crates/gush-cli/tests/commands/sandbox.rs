@@ -1,4 +1,5 @@
-//! gush goes round a system call that a seccomp filter denies, or reports the denial: containers deny calls with EPERM, ENOSYS, EACCES.
+//! gush goes round a system call that a seccomp filter denies, or reports the denial: containers
+//! deny calls with EPERM, ENOSYS, EACCES.
 
 use std::collections::HashSet;
 use std::fs;
@@ -85,7 +86,8 @@ fn sources() -> (TempDir, Vec<u8>) {
     (dir, bytes)
 }
 
-/// Runs `gush` under `wrapper` as the trial says; returns the exit status, and the bytes that arrived.
+/// Runs `gush` under `wrapper` as the trial says; returns the exit status, and the bytes that
+/// arrived.
 fn tried(trial: Trial, dir: &Path, mut wrapper: Command) -> (Output, Vec<u8>) {
     let target = dir.join("target");
     let _ = fs::remove_file(&target);
@@ -132,8 +134,8 @@ fn arrived_on_stdout(output: Output) -> (Output, Vec<u8>) {
     (output, arrived)
 }
 
-/// Which of the calls a trial makes when they are allowed (strace -c would leave out calls that it has no
-/// time for, so strace's log is read).
+/// Which of the calls a trial makes when they are allowed (strace -c would leave out calls that it
+/// has no time for, so strace's log is read).
 fn calls_of(trial: Trial, dir: &Path) -> Result<HashSet<&'static str>, String> {
     crate::common::strace(&[])?;
     let log = dir.join("log");
@@ -281,8 +283,8 @@ fn a_pipe_writer_without_vmsplice_says_so_or_goes_another_way() {
     }
 }
 
-/// openat2(2) keeps a link in a target from leading out of the tree. Where it is missing or denied, links are followed
-/// all the same, and none of them out.
+/// openat2(2) keeps a link in a target from leading out of the tree. Where it is missing or denied,
+/// links are followed all the same, and none of them out.
 #[test]
 fn links_in_a_tree_lead_as_far_without_openat2() {
     const OPENAT2: u32 = 437;

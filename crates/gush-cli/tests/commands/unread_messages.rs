@@ -1,4 +1,5 @@
-//! Messages to a standard error that nobody reads: GNU's tools die of SIGPIPE there, and so do gush's of the same names.
+//! Messages to a standard error that nobody reads: GNU's tools die of SIGPIPE there, and so do
+//! gush's of the same names.
 
 use crate::common::as_gnu::Side;
 

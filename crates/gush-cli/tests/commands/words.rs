@@ -54,7 +54,8 @@ fn a_beginning_of_gnus_option_is_that_option_whatever_gush_adds() {
         ("--i", "--interactive"),
         ("--par", "--parents"),
     ] {
-        // With a file at the target, --interactive asks; below a directory, --parents makes it anew.
+        // With a file at the target, --interactive asks; below a directory, --parents makes it
+        // anew.
         for target in ["d/other", "d/a"] {
             let results: Vec<_> = [short, long]
                 .iter()

@@ -1,5 +1,5 @@
-//! Compares gush with GNU's tools: a message of gush is GNU's, and may end with a note in brackets. A
-//! table has the few sentences that differ.
+//! Compares gush with GNU's tools: a message of gush is GNU's, and may end with a note in brackets.
+//! A table has the few sentences that differ.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -26,8 +26,8 @@ pub struct Side {
 type Outcome = (Output, Vec<(String, u32, Vec<u8>)>);
 
 impl Side {
-    /// Each line of shell, run in two equal directories, must print the same bytes, leave the same files, end with the
-    /// same status, and say the same in gush's words.
+    /// Each line of shell, run in two equal directories, must print the same bytes, leave the same
+    /// files, end with the same status, and say the same in gush's words.
     pub fn agrees_on(&self, lines: &[&str]) {
         let theirs = match gnu(self.program) {
             Ok(theirs) => theirs,

@@ -41,7 +41,8 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Are blocks shared where this test's files are (xfs, btrfs)? Most files are then copied by one clone.
+/// Are blocks shared where this test's files are (xfs, btrfs)? Most files are then copied by one
+/// clone.
 pub fn shares_blocks() -> bool {
     let dir = with_files(&[("a", b"some bytes")]);
     cp(dir.path(), &["--reflink=always", "a", "b"]).status.success()

@@ -70,8 +70,8 @@ impl Running {
         }
     }
 
-    /// Waits until `count` lines have `words`, and sees to it that no more have: the link writes its lines
-    /// alongside its work, so that an answer may be here before the line about it.
+    /// Waits until `count` lines have `words`, and sees to it that no more have: the link writes
+    /// its lines alongside its work, so that an answer may be here before the line about it.
     pub fn says_just(&self, words: &str, count: usize) {
         self.says_times(words, count);
         let said = self.said();
@@ -115,8 +115,8 @@ impl Running {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// The sockets and programs of the link's descriptors, once for each descriptor; neither the pool of pipes nor what
-    /// the threads need, but for their copies of the listener.
+    /// The sockets and programs of the link's descriptors, once for each descriptor; neither the
+    /// pool of pipes nor what the threads need, but for their copies of the listener.
     pub fn ends(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let targets = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -134,7 +134,8 @@ impl Running {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// The link's processor time, user and system, in ticks of 10 ms: fields 14 and 15 of proc_pid_stat(5).
+    /// The link's processor time, user and system, in ticks of 10 ms: fields 14 and 15 of
+    /// proc_pid_stat(5).
     pub fn processor_ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let after_name = stat.rsplit(')').next().unwrap();
@@ -174,8 +175,8 @@ impl Drop for Running {
     }
 }
 
-/// `gush link` with `args`, whose standard error nobody reads once the link has printed its address: the child, its standard
-/// error, and that place.
+/// `gush link` with `args`, whose standard error nobody reads once the link has printed its
+/// address: the child, its standard error, and that place.
 pub fn unread(args: &[&str]) -> (Killed, ChildStderr, String) {
     let mut command = gush();
     command.arg("link").args(args).stderr(Stdio::piped());
@@ -219,7 +220,8 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A server that does `serve` to every connection, in a thread each, until the process ends. Its address.
+/// A server that does `serve` to every connection, in a thread each, until the process ends. Its
+/// address.
 pub fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

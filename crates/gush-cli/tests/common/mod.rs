@@ -34,10 +34,11 @@ pub fn gush() -> Command {
     command
 }
 
-/// A copy of the built program in `dir`, which every user may enter then, for users who may not enter the build directory.
+/// A copy of the built program in `dir`, which every user may enter then, for users who may not
+/// enter the build directory.
 ///
-/// Another process writes the copy: a test in another thread that forks while this thread has the copy open for writing
-/// would inherit the open file, and then nobody can start the copy (ETXTBSY).
+/// Another process writes the copy: a test in another thread that forks while this thread has the
+/// copy open for writing would inherit the open file, and then nobody can start the copy (ETXTBSY).
 pub fn copied_gush(dir: &Path) -> PathBuf {
     let program = dir.join("gush");
     let copied =
@@ -78,8 +79,8 @@ pub fn gnu(tool: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Whether this process may become somebody without privileges, or the reason why not: the root of a
-/// container may lack the capabilities to do so.
+/// Whether this process may become somebody without privileges, or the reason why not: the root of
+/// a container may lack the capabilities to do so.
 pub fn nobody() -> Result<u32, String> {
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
@@ -94,8 +95,8 @@ pub fn nobody() -> Result<u32, String> {
     }
 }
 
-/// The same command, killed with all processes that it has started after so many seconds, which `timeout` says on
-/// standard error: a guard against hanging. The standard input is empty.
+/// The same command, killed with all processes that it has started after so many seconds, which
+/// `timeout` says on standard error: a guard against hanging. The standard input is empty.
 pub fn bounded(seconds: u32, command: &Command) -> Command {
     // An emulated processor is many times slower: `kernels/init` says how many.
     let slowness = std::env::var("GUSH_TEST_SLOWNESS").ok().and_then(|times| times.parse().ok());
@@ -120,11 +121,12 @@ pub fn within(words: &[&str], command: &Command) -> Command {
     outer
 }
 
-/// `strace` with `options` before the program and all that it starts, or the reason why tracing is impossible here. The
-/// trace is thrown away, unless an option `-o` names a file.
+/// `strace` with `options` before the program and all that it starts, or the reason why tracing is
+/// impossible here. The trace is thrown away, unless an option `-o` names a file.
 ///
 /// # Panics
-/// With an option that follows children: given twice, `-f` makes a file of its own for each, next to `/dev/null`, too.
+/// With an option that follows children: given twice, `-f` makes a file of its own for each, next
+/// to `/dev/null`, too.
 pub fn strace(options: &[&str]) -> Result<Command, String> {
     let follows = |option: &&str| option.starts_with("-f") || option.starts_with("--follow");
     assert!(!options.iter().any(follows), "children are followed without {options:?}");
@@ -151,14 +153,16 @@ pub fn strace(options: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The words for an error by the C library that this program and gush are linked with: glibc's and musl's differ.
+/// The words for an error by the C library that this program and gush are linked with: glibc's and
+/// musl's differ.
 pub fn words_of(errno: rustix::io::Errno) -> String {
     let said = std::io::Error::from(errno).to_string();
     said.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// `deny ERRNO NUMBER,… COMMAND…`, which runs a command under a seccomp filter (system calls have the numbers of
-/// x86-64), built in `dir` by the C compiler that building Rust needs anyway; or the reason why there is none.
+/// `deny ERRNO NUMBER,… COMMAND…`, which runs a command under a seccomp filter (system calls have
+/// the numbers of x86-64), built in `dir` by the C compiler that building Rust needs anyway; or the
+/// reason why there is none.
 pub fn denier(dir: &Path) -> Result<PathBuf, String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the numbers of system calls are those of x86-64".into());
@@ -177,8 +181,8 @@ pub fn denier(dir: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The largest prime below 1 MiB: no two places that are blocks or buffers apart show the same bytes. Longer noise is copied from its first
-/// period, since a debug build makes 200 MB a second.
+/// The largest prime below 1 MiB: no two places that are blocks or buffers apart show the same
+/// bytes. Longer noise is copied from its first period, since a debug build makes 200 MB a second.
 const NOISE_PERIOD: usize = 1_048_573;
 
 /// Bytes that never repeat in step with any buffer size, and hold every byte value.

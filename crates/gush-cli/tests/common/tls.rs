@@ -24,7 +24,8 @@ use tempfile::TempDir;
 
 use super::link::PATIENCE;
 
-/// How many tickets a server of rustls sends after the handshake (`ServerConfig::send_tls13_tickets`).
+/// How many tickets a server of rustls sends after the handshake
+/// (`ServerConfig::send_tls13_tickets`).
 pub const TICKETS: u32 = 2;
 
 type Versions<'a> = &'a [&'static SupportedProtocolVersion];
@@ -100,8 +101,8 @@ impl Pki {
         Arc::new(config)
     }
 
-    /// The side that accepts with the certificate `server`, and signs with any key, whether or not that is the
-    /// certificate's.
+    /// The side that accepts with the certificate `server`, and signs with any key, whether or not
+    /// that is the certificate's.
     pub fn server_config(
         &self,
         versions: Versions<'_>,
@@ -110,7 +111,8 @@ impl Pki {
     ) -> Arc<ServerConfig> {
         let chain = vec![CertificateDer::from_pem_file(self.path("server.crt")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(self.path(key)).unwrap();
-        // Not by `with_single_cert`, which refuses a key of another certificate: one test needs that.
+        // Not by `with_single_cert`, which refuses a key of another certificate: one test needs
+        // that.
         let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -172,8 +174,8 @@ impl Pki {
     }
 }
 
-/// One side of TLS, over a socket that somebody else owns. No call waits but `shake` and `take_tickets`: the others answer
-/// `WouldBlock`.
+/// One side of TLS, over a socket that somebody else owns. No call waits but `shake` and
+/// `take_tickets`: the others answer `WouldBlock`.
 #[derive(Debug)]
 pub struct Session(Connection);
 
@@ -205,8 +207,8 @@ impl Session {
         Ok(())
     }
 
-    /// Reads the tickets of a server: a socket closed with something unread resets the connection (`tcp_close` of
-    /// net/ipv4/tcp.c).
+    /// Reads the tickets of a server: a socket closed with something unread resets the connection
+    /// (`tcp_close` of net/ipv4/tcp.c).
     pub fn take_tickets(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let taken = |session: &Connection| match session {
             Connection::Client(client) => client.tls13_tickets_received(),
@@ -219,7 +221,8 @@ impl Session {
         Ok(())
     }
 
-    /// Bytes of the peer, or none after its close_notify; `UnexpectedEof` where the socket's end comes without that.
+    /// Bytes of the peer, or none after its close_notify; `UnexpectedEof` where the socket's end
+    /// comes without that.
     pub fn read(&mut self, socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.reader().read(room) {
@@ -236,8 +239,8 @@ impl Session {
         taken.map(drop).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
     }
 
-    /// Takes bytes once all that was taken before is sent, and sends as many as the socket takes. A failure is the next call's:
-    /// some of these bytes may have arrived.
+    /// Takes bytes once all that was taken before is sent, and sends as many as the socket takes. A
+    /// failure is the next call's: some of these bytes may have arrived.
     pub fn write(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         self.flush(socket)?;
         let taken_bytes = self.0.writer().write(bytes)?;

@@ -1,4 +1,5 @@
-//! A source that changes during the copy: the bytes that were there are copied, and the user is reported.
+//! A source that changes during the copy: the bytes that were there are copied, and the user is
+//! reported.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,8 +15,9 @@ use crate::common::{gush, noise, not_applicable, skipped, strace};
 const LEN: usize = 4 << 20;
 const LEFT: u64 = 1_000_003;
 
-/// Runs `command`, which copies `source`, and makes the change while parts of the copy are missing: the copier is stopped, looked at, and let go on
-/// after the change. A copier that was done before the look is of no use: `prepare` makes the files of another attempt.
+/// Runs `command`, which copies `source`, and makes the change while parts of the copy are missing:
+/// the copier is stopped, looked at, and let go on after the change. A copier that was done before
+/// the look is of no use: `prepare` makes the files of another attempt.
 fn changed_meanwhile(
     source: &Path,
     prepare: impl Fn(),
@@ -52,7 +54,8 @@ fn with_children(child: &Child) -> Vec<String> {
     all.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The file that the process, or a child of it, reads and writes, once the file has space on disk: a way to it by the process's descriptor.
+/// The file that the process, or a child of it, reads and writes, once the file has space on disk:
+/// a way to it by the process's descriptor.
 fn written(child: &Child) -> Option<PathBuf> {
     with_children(child).iter().find_map(|pid| {
         let dir = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
@@ -75,7 +78,8 @@ fn wait_for_bytes(child: &mut Child) {
     }
 }
 
-/// Stops the process, and waits until it and its children stand still. Those of a stopped strace wait in a call, or for strace after their last one.
+/// Stops the process, and waits until it and its children stand still. Those of a stopped strace
+/// wait in a call, or for strace after their last one.
 fn stop(child: &mut Child) {
     kill_process(Pid::from_child(child), Signal::STOP).unwrap();
     let stands_still = |pid: &String| {
@@ -319,7 +323,8 @@ fn with_stable_a_source_that_is_being_written_to_is_never_copied_torn() {
     assert_eq!(torn, 0, "of {RUNS} copies");
 }
 
-/// The kernel sets a file's times when a write begins. A write that then gets no processor looks like no write.
+/// The kernel sets a file's times when a write begins. A write that then gets no processor looks
+/// like no write.
 #[test]
 fn with_stable_a_write_that_began_long_ago_is_waited_for() {
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -285,7 +285,8 @@ fn what_is_in_a_directory_that_comes_last_comes_last() {
     assert_eq!(below(&dir.path().join("d")), ["meta", "z", "z/in the way"]);
 }
 
-/// Copies `a` to `d`, and returns the calls before the one that makes a manifest, with the path of each descriptor.
+/// Copies `a` to `d`, and returns the calls before the one that makes a manifest, with the path of
+/// each descriptor.
 fn calls_before_the_manifest(dir: &Path) -> Result<Vec<String>, String> {
     let mut traced = strace(&["-y", "-o", "calls", "-e", "trace=openat,linkat,fsync"])?;
     let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "d"];

@@ -229,7 +229,8 @@ fn random_gitignore_files_leave_out_what_git_leaves_out() {
     }
 }
 
-/// `x[!a]y` is about names such as `xby`, and not about `y` in a directory `x`, which would be missing in the copy.
+/// `x[!a]y` is about names such as `xby`, and not about `y` in a directory `x`, which would be
+/// missing in the copy.
 #[test]
 fn a_bracket_fits_no_slash() {
     let dir = tree(&["a/x/y", "a/xby", "a/xay"]);

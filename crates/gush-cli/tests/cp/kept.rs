@@ -365,7 +365,8 @@ fn an_operand_gets_attributes_too() {
     }
 }
 
-/// The journal knows a file by its state; of one with several names the change time is no part of it.
+/// The journal knows a file by its state; of one with several names the change time is no part of
+/// it.
 #[test]
 fn a_resumed_copy_sets_attributes_that_were_changed_since() {
     let dir = tempfile::tempdir().unwrap();

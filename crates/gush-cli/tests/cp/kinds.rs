@@ -1,4 +1,5 @@
-//! `gush cp` from and to files that are not regular: FIFOs, sockets, devices, files that the kernel makes up.
+//! `gush cp` from and to files that are not regular: FIFOs, sockets, devices, files that the kernel
+//! makes up.
 
 use std::collections::BTreeMap;
 use std::fs;

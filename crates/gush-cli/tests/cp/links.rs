@@ -98,7 +98,8 @@ fn a_file_is_copied_again_where_another_file_took_the_name_of_its_first_copy() {
     let mut command = gush();
     command.args(["cp", "--preserve=links", "a", "pause", "b", "d"]).current_dir(dir.path());
     let child = command.stderr(Stdio::piped()).spawn().unwrap();
-    // Opens when the program reads the FIFO: then `a` is copied, and `b` waits for this end to close.
+    // Opens when the program reads the FIFO: then `a` is copied, and `b` waits for this end to
+    // close.
     let pause = fs::File::options().write(true).open(at("pause")).unwrap();
     fs::rename(at("other"), at("d/a")).unwrap();
     drop(pause);

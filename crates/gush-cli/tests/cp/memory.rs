@@ -1,5 +1,5 @@
-//! The memory of `gush cp -a` does not grow with the number of entries, but for files that may come again, whose first copies are remembered in
-//! few bytes.
+//! The memory of `gush cp -a` does not grow with the number of entries, but for files that may come
+//! again, whose first copies are remembered in few bytes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -25,7 +25,8 @@ enum Shape {
     Links,
     /// Files with two names, the first one in one directory and the second one in another.
     TwoNames,
-    /// Files with two names, the first one in a directory of its own and the second one in a directory of all.
+    /// Files with two names, the first one in a directory of its own and the second one in a
+    /// directory of all.
     Apart,
     /// All files in one directory, copied with `-L`, by which each may come again.
     Followed,
@@ -95,8 +96,8 @@ fn place() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// The most memory of a copy of so many entries, in bytes. The kernel keeps one peak for all children of a process, so each copy is the
-/// child of a process of its own.
+/// The most memory of a copy of so many entries, in bytes. The kernel keeps one peak for all
+/// children of a process, so each copy is the child of a process of its own.
 fn peak_bytes(shape: Shape, entries: usize) -> u64 {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "memory::one_copy", "--ignored", "--nocapture"])
@@ -144,7 +145,8 @@ fn memory_does_not_grow_with_the_entries() {
     }
 }
 
-/// A gigabyte of memory for the kernel's inodes, on each side: `cargo test -p gush-cli --test cp -- --ignored --nocapture a_million`.
+/// A gigabyte of memory for the kernel's inodes, on each side: `cargo test -p gush-cli --test cp --
+/// --ignored --nocapture a_million`.
 #[test]
 #[ignore = "a million entries take minutes and gigabytes"]
 fn a_million_entries_take_64_mib_at_most() {

@@ -40,7 +40,8 @@ fn a_directory_in_the_place_of_a_file_gives_way_and_the_other_way_round() {
     assert_eq!(fs::read_to_string(dir.path().join("d/y")).unwrap(), "a/y");
 }
 
-/// Written through, a link in the place of a file leads to another file of the mirror, which would get two contents.
+/// Written through, a link in the place of a file leads to another file of the mirror, which would
+/// get two contents.
 #[test]
 fn what_is_no_file_in_the_place_of_a_file_gives_way() {
     let files = ["a/b", "a/dangling", "a/file", "a/link", "a/out", "a/pipe"];
@@ -260,7 +261,8 @@ fn the_source_stays_though_it_has_a_directory_of_its_own_name() {
     assert!(out.contains("d/sub/f\n") && out.contains("d/sub/sub/deep/g\n"), "{out}{err}");
 }
 
-/// By its own name within itself, a directory below the source is that of the target, and lacks what the source has there.
+/// By its own name within itself, a directory below the source is that of the target, and lacks
+/// what the source has there.
 #[test]
 fn what_is_below_the_source_stays_where_the_target_reaches_it_by_another_name() {
     let files = ["a/none", "d/sub/f", "d/sub/deep/kept", "d/sub/sub/deep/other"];

@@ -15,7 +15,8 @@ fn holds_none(file: &File, at_bytes: u64, len_bytes: u64) -> io::Result<bool> {
     Ok(cached_pages(file, at_bytes, len_bytes)? == 0)
 }
 
-/// A large file and small ones, of which nothing is in the cache; none where the file system is memory, or the kernel does not report it.
+/// A large file and small ones, of which nothing is in the cache; none where the file system is
+/// memory, or the kernel does not report it.
 fn uncached_tree() -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("a")).unwrap();

@@ -46,8 +46,9 @@ fn a_copy_that_stops_gives_its_directories_their_attributes() {
 
 #[test]
 fn a_copy_that_stops_in_a_file_gives_its_new_directories_their_modes() {
-    // Directories without a right that the copy needs, and with one that a directory under way withholds. In whichever comes first, the file
-    // grows beyond the limit: also root's write fails then.
+    // Directories without a right that the copy needs, and with one that a directory under way
+    // withholds. In whichever comes first, the file grows beyond the limit: also root's write fails
+    // then.
     let make = "umask 0; mkdir -p a/1/x a/2/x a/3/x; for n in 1 2 3; do head -c 64K /dev/zero >a/$n/x/f; done; \
                 chmod 577 a/?/x; chmod 557 a/?; chmod 575 a";
     for options in ["-r", "-a", "-r --atomic", "-r --threads=1", "-r --no-preserve=mode"] {

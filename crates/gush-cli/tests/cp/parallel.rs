@@ -1,4 +1,5 @@
-//! A copy on several threads that fails reports the same cause as on one: which side, which error, how far.
+//! A copy on several threads that fails reports the same cause as on one: which side, which error,
+//! how far.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +34,8 @@ fn assert_reports(record: &Value, path: &str, what: &str, errno: i32) {
 
 const RUNS: usize = 12;
 
-/// As where one thread copies them one after the other: the file holds one of the sources, and no parts of both.
+/// As where one thread copies them one after the other: the file holds one of the sources, and no
+/// parts of both.
 #[test]
 fn two_names_of_one_file_in_the_target_get_one_source_whole() {
     for (link, options) in [("ln d/1/f d/2/f", "-rT"), ("ln -s ../1/f d/2/f", "-rT")] {
@@ -66,7 +68,8 @@ fn a_rate_limit_is_that_of_all_files_together() {
     assert!(seconds > 2.8, "3 MiB in {seconds} s");
 }
 
-/// The pauses asked for, and not the time that they took, which other programs lengthen: a late sleep makes later pauses fewer.
+/// The pauses asked for, and not the time that they took, which other programs lengthen: a late
+/// sleep makes later pauses fewer.
 #[test]
 fn a_rate_limit_asks_for_no_more_time_than_the_rate_needs() {
     let dir = tempfile::tempdir().unwrap();

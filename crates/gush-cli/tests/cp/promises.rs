@@ -42,7 +42,8 @@ fn atomic_replaces_by_a_new_file_that_keeps_the_old_ones_mode() {
     assert_eq!(names(dir.path()), ["a", "b"]);
 }
 
-/// As a write does (`file_remove_privs` of fs/inode.c): users who run the file trust the old content.
+/// As a write does (`file_remove_privs` of fs/inode.c): users who run the file trust the old
+/// content.
 #[test]
 fn atomic_takes_from_new_content_what_a_write_takes() {
     let user = match nobody() {
@@ -69,7 +70,8 @@ fn atomic_takes_from_new_content_what_a_write_takes() {
 #[test]
 fn atomic_gives_new_content_no_capabilities_of_the_old() {
     let dir = with_files(&[("a", b"new"), ("b", b"old"), ("c", b"old")]);
-    // `struct vfs_cap_data` of include/uapi/linux/capability.h, version 2: the capability to bind low ports.
+    // `struct vfs_cap_data` of include/uapi/linux/capability.h, version 2: the capability to bind
+    // low ports.
     let name = "security.capability";
     let value = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let set = |file: &Path, name: &str, value: &[u8]| {
@@ -131,7 +133,8 @@ fn atomic_backs_up_without_a_moment_without_the_file() {
     assert_eq!(fs::read(dir.path().join("b~")).unwrap(), b"old");
     succeeds(dir.path(), &["--atomic", "--backup=numbered", "a", "b"]);
     assert_eq!(names(dir.path()), ["a", "b", "b.~1~", "b~"]);
-    // The old file has the backup's name already, and rename(2) between two names of one file does nothing.
+    // The old file has the backup's name already, and rename(2) between two names of one file does
+    // nothing.
     fs::remove_file(dir.path().join("b~")).unwrap();
     fs::remove_file(dir.path().join("b.~1~")).unwrap();
     fs::hard_link(dir.path().join("b"), dir.path().join("b~")).unwrap();
@@ -264,7 +267,8 @@ fn files_below_the_limit_on_file_sizes_are_copied_when_others_are_above() {
     assert_eq!(fs::read(dir.path().join("d/b")).unwrap(), b"small");
 }
 
-/// In a directory with the attribute `a` names are made, and none is removed or replaced (chattr(1)).
+/// In a directory with the attribute `a` names are made, and none is removed or replaced
+/// (chattr(1)).
 #[test]
 fn a_directory_that_keeps_its_names_is_left_without_a_temporary() {
     let dir = with_files(&[("a", b"new")]);
@@ -297,7 +301,8 @@ fn a_directory_that_keeps_its_names_is_left_without_a_temporary() {
     }
 }
 
-/// A journal and a state of ranks are removed after the copy, which such a directory does not allow.
+/// A journal and a state of ranks are removed after the copy, which such a directory does not
+/// allow.
 #[test]
 fn a_directory_that_keeps_its_names_is_left_without_a_journal_and_a_state() {
     let dir = with_files(&[]);

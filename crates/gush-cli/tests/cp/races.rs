@@ -1,4 +1,5 @@
-//! `gush cp` while somebody else changes names during the copy: a file not asked for is never touched.
+//! `gush cp` while somebody else changes names during the copy: a file not asked for is never
+//! touched.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +13,8 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Runs cp; when `made` has appeared, a link to `victim` takes the name of `made` while cp is held up in `call`.
+/// Runs cp; when `made` has appeared, a link to `victim` takes the name of `made` while cp is held
+/// up in `call`.
 fn swapping(
     dir: &Path,
     call: &str,

@@ -63,7 +63,8 @@ fn a_method_that_is_refused_leaves_an_existing_target_as_it_was_and_no_new_one()
         for how in methods().chain(["--reflink=always".to_owned()]) {
             for options in more {
                 let said = format!("{how} {options:?} {source}");
-                // Shorter and longer than the source: one would leave a tail, and the other a short file.
+                // Shorter and longer than the source: one would leave a tail, and the other a short
+                // file.
                 for old in [&b"old"[..], &noise(300_000, 2)] {
                     for name in ["new", "target", "other", "target~"] {
                         let _ = fs::remove_file(here(name));
@@ -294,7 +295,8 @@ fn reflink_replaces_a_longer_file_where_blocks_can_be_shared() {
     assert_eq!(names(dir.path()), ["a", "b", "image", "m"]);
 }
 
-/// With a limit on the size of files, only a clone's length decides: 18,000 KiB end within the source.
+/// With a limit on the size of files, only a clone's length decides: 18,000 KiB end within the
+/// source.
 #[test]
 fn reflink_that_is_refused_for_its_length_leaves_an_existing_target_as_it_was() {
     let dir = with_files(&[]);
@@ -318,7 +320,8 @@ fn reflink_that_is_refused_for_its_length_leaves_an_existing_target_as_it_was() 
     }
 }
 
-/// Space is reserved before the old content goes, and again after: a failure of the second is no refusal.
+/// Space is reserved before the old content goes, and again after: a failure of the second is no
+/// refusal.
 #[test]
 fn a_reservation_that_fails_after_the_old_content_went_is_reported_as_a_failure() {
     let dir = with_files(&[("a", &noise(200_000, 1))]);

@@ -20,8 +20,8 @@ pub fn remote_with_mounts(dir: &Path, text: &str) -> Option<Output> {
 const SHELL: &str = "printf '#!/bin/sh\\nshift\\nexec \"$@\"\\n' >shell; chmod +x shell
     C=\"$G cp --rsh ./shell --remote-gush $G\"\n";
 
-/// A remote shell `hold` that passes 1 MiB in either direction, and no more until `$UNTIL` succeeds.
-/// Each start of it adds a line to `started`.
+/// A remote shell `hold` that passes 1 MiB in either direction, and no more until `$UNTIL`
+/// succeeds. Each start of it adds a line to `started`.
 pub const HOLD: &str = r#"cat >hold <<'END'
 #!/usr/bin/python3
 import os, subprocess, sys, threading, time
@@ -132,7 +132,8 @@ fn a_copy_takes_the_names_that_a_local_one_does() {
             try o/there ../../$source \"$options\" .
         done; done",
     );
-    // In 25 of 30 cases there is a file: one source is a link, and `-T` cannot make `there/` a file.
+    // In 25 of 30 cases there is a file: one source is a link, and `-T` cannot make `there/` a
+    // file.
     assert_eq!((stdout(&output), stderr(&output)), ("copied\n".repeat(25), String::new()));
 }
 
@@ -790,7 +791,8 @@ fn questions_on_several_streams_are_all_flushed() {
     assert_eq!(stdout(&output), "600\n", "{output:?}");
 }
 
-/// Before a file is complete, its bytes count, and what they are of: lines in a log come each second.
+/// Before a file is complete, its bytes count, and what they are of: lines in a log come each
+/// second.
 #[test]
 fn the_progress_of_one_file_is_shown_in_both_directions() {
     let dir = tempfile::tempdir().unwrap();
@@ -841,8 +843,8 @@ fn a_connection_that_is_slower_than_the_sender_is_not_left_alone() {
     assert_eq!(stdout(&output), "same\n", "{output:?}");
 }
 
-/// What fits through the first connection needs no other. Where much is to be sent, the others do not
-/// wait for the first one, which here answers when they are started.
+/// What fits through the first connection needs no other. Where much is to be sent, the others do
+/// not wait for the first one, which here answers when they are started.
 #[test]
 fn a_copy_starts_as_many_connections_as_it_is_worth() {
     let dir = tempfile::tempdir().unwrap();
@@ -861,8 +863,8 @@ fn a_copy_starts_as_many_connections_as_it_is_worth() {
     assert_eq!(stdout(&output), "1\n1\n4\nsame\n", "{output:?}");
 }
 
-/// The login of the first connection lets in those after it, as with ControlMaster and a host key to be
-/// confirmed: those that were started before have failed, without a word.
+/// The login of the first connection lets in those after it, as with ControlMaster and a host key
+/// to be confirmed: those that were started before have failed, without a word.
 #[test]
 fn connections_that_fail_before_the_first_login_are_started_again() {
     let dir = tempfile::tempdir().unwrap();

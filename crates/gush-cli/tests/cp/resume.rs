@@ -71,7 +71,8 @@ fn lines(dir: &Path) -> usize {
         .map_or(0, |journal| journal.iter().filter(|&&byte| byte == b'\n').count())
 }
 
-/// Copies, and kills the copy when the journal has so many lines. The names copied, as far as they were reported.
+/// Copies, and kills the copy when the journal has so many lines. The names copied, as far as they
+/// were reported.
 fn copy_and_kill(dir: &Path, options: &[&str], at_lines: usize) -> Vec<String> {
     let mut child = gush()
         .arg("cp")
@@ -102,15 +103,16 @@ fn copy_and_kill(dir: &Path, options: &[&str], at_lines: usize) -> Vec<String> {
     records.filter(copied).map(name).collect()
 }
 
-/// What one kill can cost at most: the lines that wait for one more (`WAITING_LINES` of the journal), and the file that each
-/// of two threads is at.
+/// What one kill can cost at most: the lines that wait for one more (`WAITING_LINES` of the
+/// journal), and the file that each of two threads is at.
 const TWICE_A_KILL: usize = 31 + 2;
 
 fn campaign(options: &[&str], files: usize, kills: usize, most_twice: usize, mut random: u64) {
     let dir = tree(files);
     succeeds(dir.path(), &[options, &["a", "expected"]].concat());
     let mut copied: HashMap<String, usize> = HashMap::new();
-    // The last one is not killed. Once the copy is complete there is no journal, and nothing to go on with.
+    // The last one is not killed. Once the copy is complete there is no journal, and nothing to go
+    // on with.
     for kill in 0..=kills {
         random ^= random << 13;
         random ^= random >> 7;
@@ -148,7 +150,8 @@ fn a_copy_killed_ten_times_ends_as_one_that_was_not() {
 #[test]
 #[ignore = "a hundred kills take minutes"]
 fn a_copy_killed_a_hundred_times_ends_as_one_that_was_not() {
-    // Less than a tenth: on a starved machine, where every kill costs the most, more would be right.
+    // Less than a tenth: on a starved machine, where every kill costs the most, more would be
+    // right.
     campaign(&["-a"], 4_000, 100, 399, 0x2545_F491_4F6C_DD1D);
 }
 
@@ -326,7 +329,8 @@ fn the_journal_of_another_user_is_refused() {
     assert_eq!(said, format!("gush: cp: {JOURNAL}: no journal: not a file of this user\n"));
 }
 
-/// Whoever held the lock may have ended its copy meanwhile, and somebody else may have begun another.
+/// Whoever held the lock may have ended its copy meanwhile, and somebody else may have begun
+/// another.
 #[test]
 fn a_journal_that_is_another_file_once_it_is_locked_is_not_written_to() {
     let dir = tree(5);

@@ -422,7 +422,8 @@ fn progress_shows_only_where_it_is_wanted() {
     }
 }
 
-/// What a terminal of so many columns is shown by `gush cp WORDS`; `None` where there is no script(1), which is reported.
+/// What a terminal of so many columns is shown by `gush cp WORDS`; `None` where there is no
+/// script(1), which is reported.
 fn on_terminal(dir: &Path, columns: usize, words: &str) -> Option<String> {
     let gush = env!("CARGO_BIN_EXE_gush");
     let command = format!("stty rows 24 cols {columns}; '{gush}' cp {words}");

@@ -1,5 +1,5 @@
-//! Each call that a copy of a small tree makes fails once: the failure is reported with a path, all else is copied, and nothing
-//! outside the target is touched.
+//! Each call that a copy of a small tree makes fails once: the failure is reported with a path, all
+//! else is copied, and nothing outside the target is touched.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +36,8 @@ fn copy(dir: &Path, options: &[&str]) -> Result<Output, String> {
     Ok(traced.output().unwrap())
 }
 
-/// Of each call, which ones the copy makes: the first and the last number, counted from the start of the program.
+/// Of each call, which ones the copy makes: the first and the last number, counted from the start
+/// of the program.
 fn calls_of_a_copy() -> Result<BTreeMap<String, (usize, usize)>, String> {
     let dir = field();
     let trace = format!("trace={CALLS}");
@@ -79,8 +80,8 @@ fn state(path: &Path) -> Option<String> {
     Some(format!("{:o} {} {} {content}", about.mode(), about.mtime(), about.mtime_nsec()))
 }
 
-/// Copies with one call failing, and looks whether the error is reported with a path, all else copied, and nothing else touched. `false` where
-/// the copy did without the call.
+/// Copies with one call failing, and looks whether the error is reported with a path, all else
+/// copied, and nothing else touched. `false` where the copy did without the call.
 fn is_reported(call: &str, number: usize, (errno, text): (&str, &str)) -> bool {
     let dir = field();
     let inject = format!("inject={call}:error={errno}:when={number}");
@@ -126,7 +127,8 @@ fn every_call_may_fail_and_all_else_is_copied() {
     assert!(failures > 20, "{failures} of {calls:?}");
 }
 
-/// Errors by which file systems refuse one entry: a quota, space, a name too long for them, links that they do not have.
+/// Errors by which file systems refuse one entry: a quota, space, a name too long for them, links
+/// that they do not have.
 #[test]
 fn an_entry_that_the_file_system_refuses_is_reported_and_all_else_is_copied() {
     let cases = [

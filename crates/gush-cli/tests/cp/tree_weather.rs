@@ -1,5 +1,5 @@
-//! `gush cp -r` in bad weather: full and read-only targets, loops of links, names taken by something of another type. Each entry is copied, or
-//! reported.
+//! `gush cp -r` in bad weather: full and read-only targets, loops of links, names taken by
+//! something of another type. Each entry is copied, or reported.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -105,7 +105,8 @@ fn a_name_taken_by_another_type_is_reported_and_all_else_is_copied() {
     }
 }
 
-/// exFAT, by a program of user space: no links of either kind, no FIFOs, no attributes, no holes, no owners or modes.
+/// exFAT, by a program of user space: no links of either kind, no FIFOs, no attributes, no holes,
+/// no owners or modes.
 #[test]
 fn a_target_without_links_and_holes_gets_all_else() {
     let dir = tempfile::tempdir().unwrap();

@@ -51,7 +51,8 @@ fn files_that_the_kernel_makes_up_are_copied_from_trees() {
 
 #[test]
 fn parents_get_their_modes_though_the_copy_fails_or_is_interrupted() {
-    // Both lack a right that the copy needs, and give others one that a directory under way withholds.
+    // Both lack a right that the copy needs, and give others one that a directory under way
+    // withholds.
     let make = "umask 0; mkdir -p x/y/z d; mkfifo x/y/z/fifo; chmod 575 x; chmod 577 x/y";
     // An ordinary user cannot remove what is in them otherwise.
     let tidy = "chmod -R u+w .";
@@ -228,7 +229,8 @@ fn a_tree_is_copied_within_a_low_limit_of_descriptors() {
 fn a_tree_deep_and_wide_is_copied_within_a_low_limit_of_descriptors() {
     let dir = tempfile::tempdir().unwrap();
     let mut at = dir.path().join("a");
-    // More entries in each directory than one part of a listing has, and directories on both sides of the way down.
+    // More entries in each directory than one part of a listing has, and directories on both sides
+    // of the way down.
     let long = "n".repeat(200);
     for level in 0..5 {
         fs::create_dir_all(at.join("a/leaf")).unwrap();
@@ -305,8 +307,9 @@ fn calls(options: &str, files: usize) -> Result<usize, String> {
 
 #[test]
 fn a_file_of_a_tree_takes_no_more_calls_than_with_gnu() {
-    // GNU cp 9.1 takes 11 and 15 calls on tmpfs. The state is read from the open file: its name is not looked at. Of a new file
-    // nothing is asked: the first one in a new directory has shown the owner of all.
+    // GNU cp 9.1 takes 11 and 15 calls on tmpfs. The state is read from the open file: its name is
+    // not looked at. Of a new file nothing is asked: the first one in a new directory has shown the
+    // owner of all.
     for (options, most) in [("-r", 8), ("-a", 11)] {
         let counted = calls(options, 100).and_then(|few| Ok((few, calls(options, 200)?)));
         let (few, many) = match counted {
@@ -342,7 +345,8 @@ fn a_backup_is_reported_in_the_directory_as_it_was_written() {
 #[test]
 fn each_file_of_a_directory_keeps_its_own_owner() {
     let dir = tree(&[]);
-    // The first file has the owner that new files get, and so have the last ones; the group of a set-group-ID directory is another one.
+    // The first file has the owner that new files get, and so have the last ones; the group of a
+    // set-group-ID directory is another one.
     let script = "mkdir -p a/b && cd a && touch 0 1 2 3 b/0 b/1 b/2 b/3 && ln 3 again || exit 1
         chown 1:1 1 b/1 && chown 2:0 2 && chown 0:2 b/2 b && chgrp 3 b/3 && chmod 2775 b || exit 99
         cd .. && for options in -a '-a --threads 1' '-r --preserve=ownership' -aL '-a --atomic'; do

@@ -1,4 +1,5 @@
-//! `gush cp` in bad weather: full and read-only file systems, users without rights, sources that change.
+//! `gush cp` in bad weather: full and read-only file systems, users without rights, sources that
+//! change.
 
 use std::fs;
 use std::process::Stdio;
@@ -160,7 +161,8 @@ fn attributes_that_the_target_refuses_fail_only_when_required() {
     assert_eq!(stdout(&output), stdout(&expected), "{}", stderr(&output));
 }
 
-/// XFS lists the stored form of an access list for root. As a plain attribute it would grant access that only --preserve=mode keeps.
+/// XFS lists the stored form of an access list for root. As a plain attribute it would grant access
+/// that only --preserve=mode keeps.
 #[test]
 fn the_stored_form_of_an_access_list_is_no_plain_attribute() {
     let dir = tempfile::tempdir().unwrap();
@@ -297,7 +299,8 @@ fn a_list_that_the_target_refuses_gives_the_group_nothing_more() {
     assert_eq!(stdout(&output), "1 670 640\n");
 }
 
-/// The list of a directory is for files to come: without this list the directory itself grants nothing else.
+/// The list of a directory is for files to come: without this list the directory itself grants
+/// nothing else.
 #[test]
 fn a_default_list_that_the_target_refuses_leaves_the_directory_its_mode() {
     let dir = with_files(&[]);

@@ -246,8 +246,8 @@ pub const LAYOUTS: &[Situation] = &[
     ("a made-up file", ":", &["/proc/version", "b"]),
 ];
 
-/// `--reflink=always` alone is not among them: where nothing can be cloned, GNU cp leaves an empty file, and gush keeps the file
-/// that was there before.
+/// `--reflink=always` alone is not among them: where nothing can be cloned, GNU cp leaves an empty
+/// file, and gush keeps the file that was there before.
 pub const HOLES: &[&[&str]] = &[
     &["--sparse=auto"],
     &["--sparse=always"],

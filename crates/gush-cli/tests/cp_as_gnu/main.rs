@@ -80,11 +80,12 @@ fn holes_and_clones_of_every_layout_are_gnus() {
     cross(crossed::LAYOUTS, crossed::HOLES, None, &[]);
 }
 
-/// The part of the cases of a day: one of so many neighbours, and each situation and each set of options.
+/// The part of the cases of a day: one of so many neighbours, and each situation and each set of
+/// options.
 const NEIGHBOURS: usize = 12;
 
-/// Runs every set of options in every situation, as `user` if that is not this process's; returns how many cases there are. Every day a sample
-/// of them is run.
+/// Runs every set of options in every situation, as `user` if that is not this process's; returns
+/// how many cases there are. Every day a sample of them is run.
 fn cross(
     situations: &[Situation],
     options: &[&[&str]],
@@ -188,8 +189,8 @@ fn cross(
     Some(number)
 }
 
-/// Each sentence of GNU's has one of gush's: the entries of a directory come in the order in which the file system has them,
-/// which is another one in each copy of the tree.
+/// Each sentence of GNU's has one of gush's: the entries of a directory come in the order in which
+/// the file system has them, which is another one in each copy of the tree.
 fn agree_in_any_order(theirs: &str, ours: &str) -> Result<(), String> {
     let mut left: Vec<&str> = ours.lines().collect();
     for line in theirs.lines() {

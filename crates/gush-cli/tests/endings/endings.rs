@@ -12,8 +12,9 @@ use Step::{
 pub const SENT_BYTES: usize = 47 * 64;
 /// The bytes that the other side answers.
 pub const ANSWER_BYTES: usize = 31 * 64;
-/// The same where the buffers on the way shall be full: a peer that reads slowly leaves no room for as many. A terminal holds 4 KiB
-/// (N_TTY_BUF_SIZE, drivers/tty/n_tty.c), and passes a line at a time.
+/// The same where the buffers on the way shall be full: a peer that reads slowly leaves no room for
+/// as many. A terminal holds 4 KiB (N_TTY_BUF_SIZE, drivers/tty/n_tty.c), and passes a line at a
+/// time.
 const LARGE_BYTES: usize = 8 << 20;
 const LARGE_FOR_TERMINAL_BYTES: usize = 256 << 10;
 /// The bytes left of a file that shrinks, and the bytes before.
@@ -71,7 +72,8 @@ pub struct Ending {
     pub name: &'static str,
     pub words: &'static str,
     pub options: &'static [&'static str],
-    /// The limit of silence among the options, in seconds: no connection ended by the limit is shorter.
+    /// The limit of silence among the options, in seconds: no connection ended by the limit is
+    /// shorter.
     pub limit_seconds: Option<f64>,
     /// Does the first address serve every client?
     pub forks: bool,
@@ -94,7 +96,8 @@ impl Ending {
         sized((self.other)(pair), pair)
     }
 
-    /// Has the ending a meaning with full buffers? A program next to one that has exited is given 0.5 s, which a slow reader may need.
+    /// Has the ending a meaning with full buffers? A program next to one that has exited is given
+    /// 0.5 s, which a slow reader may need.
     pub fn has_sizes(&self, pair: &Pair) -> bool {
         let is_hurried = pair.ender.is_program && pair.other.is_program;
         !(is_hurried && self.name.starts_with("leaves"))
@@ -149,7 +152,8 @@ fn unless(holds: bool, rule: LeftOut) -> Option<LeftOut> {
     (!holds).then_some(rule)
 }
 
-/// Stays and reads until the link ends the connection. The source of a link of one direction has nothing to read but on a socket.
+/// Stays and reads until the link ends the connection. The source of a link of one direction has
+/// nothing to read but on a socket.
 fn stays(peer: &Abilities, pair: &Pair) -> Step {
     let reads = pair.is_two_way() || peer.is_connection;
     if reads { Rest } else { Await("over".into()) }
@@ -283,7 +287,8 @@ pub const ENDINGS: [Ending; 21] = [
         outcome: |pair| {
             let failed = Outcome { other_learns: Learned::Nothing, ..LEFT_FAILED };
             match pair.ender.kind {
-                // It had all that it wanted; on a terminal the other learns of that by SIGHUP, and dies of it.
+                // It had all that it wanted; on a terminal the other learns of that by SIGHUP, and
+                // dies of it.
                 _ if pair.ender.is_program && pair.other.kind == Kind::Terminal => {
                     Outcome { ended: "program-failed", ..failed }
                 }
@@ -557,7 +562,8 @@ fn makes_no_link(ending: &Ending, pair: &Pair) -> Option<LeftOut> {
     }
 }
 
-/// Every pair of kinds with an ending, in both orders: the ones with a meaning, and the rules by which others are left out.
+/// Every pair of kinds with an ending, in both orders: the ones with a meaning, and the rules by
+/// which others are left out.
 pub fn pairs(ending: &'static Ending) -> impl Iterator<Item = (Pair, Option<LeftOut>)> {
     KINDS.iter().flat_map(move |ender| {
         KINDS.iter().flat_map(move |other| {

@@ -1,4 +1,5 @@
-//! The kinds of ends, as a table: the abilities of a peer of each kind, and the signs of a failure that reach it.
+//! The kinds of ends, as a table: the abilities of a peer of each kind, and the signs of a failure
+//! that reach it.
 //!
 //! A further kind is one more row here, and one more way to take a place in `place.rs`.
 
@@ -40,7 +41,8 @@ pub struct Abilities {
     pub is_program: bool,
     /// Does a listening socket take the peers?
     pub listens: bool,
-    /// Is the peer at a connection, so that a peer which only sends can still see the connection's end?
+    /// Is the peer at a connection, so that a peer which only sends can still see the connection's
+    /// end?
     pub is_connection: bool,
     /// Does the kernel report that the peer left without reading everything?
     pub reports_unread: bool,

@@ -1,8 +1,9 @@
-//! How connections end: every ending with every two kinds of ends, a test each. `ENDINGS` of `endings.rs` is the table,
-//! `model.rs` has the rules, and `docs/endings.md` shows both.
+//! How connections end: every ending with every two kinds of ends, a test each. `ENDINGS` of
+//! `endings.rs` is the table, `model.rs` has the rules, and `docs/endings.md` shows both.
 //!
-//! Every day a sample is played: each ending with each kind at each end in either order, and each two kinds. `GUSH_TEST_WHOLE=1` plays all.
-//! `cargo test -p gush-cli --test endings -- resets/tcp` plays all cells of one row.
+//! Every day a sample is played: each ending with each kind at each end in either order, and each
+//! two kinds. `GUSH_TEST_WHOLE=1` plays all. `cargo test -p gush-cli --test endings -- resets/tcp`
+//! plays all cells of one row.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -30,7 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Most cells wait, for a limit or for a process: more at once than there are processors.
 const CELLS_AT_ONCE: usize = 24;
 
-/// One of so many cells with full buffers is played every day; `-- --ignored large` plays the others.
+/// One of so many cells with full buffers is played every day; `-- --ignored large` plays the
+/// others.
 const LARGE_SAMPLE: usize = 67;
 
 /// Played every day, too: data of TLS that the link has not read yet were lost here.

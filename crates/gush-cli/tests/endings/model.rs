@@ -1,12 +1,16 @@
-//! The required outcome, from the rules of the protocols and of `gush link`, never from the program's behaviour.
+//! The required outcome, from the rules of the protocols and of `gush link`, never from the
+//! program's behaviour.
 //!
 //! 1. An end of data is passed on as an end, after every byte sent before it.
-//! 2. A failure is passed on in the strongest way that the kind of the other side has: a reset of TCP, SIGTERM before the input
-//!    of a program is closed, an end elsewhere. Files and datagrams see nothing.
-//! 3. The exit status is 0 after proper ends, 1 after failures, and death by the signal that ended the link.
-//! 4. A program has failed when its exit status is not 0. A program that exits with 0 had all the input it wanted.
-//! 5. A silence is an error (`-T`), except where a datagram socket is concerned, which has no end, and a proper end after
-//!    one side's end (`-t`), unless bytes are stuck.
+//! 2. A failure is passed on in the strongest way that the kind of the other side has: a reset of
+//!    TCP, SIGTERM before the input of a program is closed, an end elsewhere. Files and datagrams
+//!    see nothing.
+//! 3. The exit status is 0 after proper ends, 1 after failures, and death by the signal that ended
+//!    the link.
+//! 4. A program has failed when its exit status is not 0. A program that exits with 0 had all the
+//!    input it wanted.
+//! 5. A silence is an error (`-T`), except where a datagram socket is concerned, which has no end,
+//!    and a proper end after one side's end (`-t`), unless bytes are stuck.
 //! 6. Bytes for a peer that has gone are a failure where the kernel reports it: sockets and pipes.
 
 use crate::kinds::{Abilities, Kind};
@@ -22,8 +26,8 @@ pub enum Learned {
     EndThenOver,
     /// The end, and then a failure, which may overtake the end.
     EndThenFailure,
-    /// A failure that a program may have no time to report: SIGTERM came as the program began, or the link ends and kills a program that
-    /// does not end at once.
+    /// A failure that a program may have no time to report: SIGTERM came as the program began, or
+    /// the link ends and kills a program that does not end at once.
     FailureInHaste,
 }
 
@@ -111,7 +115,8 @@ pub const FAILED: Outcome = Outcome {
 /// The side that ended is gone, and sees nothing.
 pub const LEFT_FAILED: Outcome = Outcome { ender_learns: Learned::Nothing, ..FAILED };
 
-/// Rules 1 and 5: towards datagrams no end is passed on, and answers are waited for until a silence.
+/// Rules 1 and 5: towards datagrams no end is passed on, and answers are waited for until a
+/// silence.
 pub fn ends_properly(ender_learns: Learned, other: &Abilities) -> Outcome {
     match other.kind {
         Kind::Udp => Outcome { ended: "lingered", ender_learns, ..CLOSED },

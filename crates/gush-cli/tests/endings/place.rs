@@ -45,7 +45,8 @@ pub enum Place {
     Elsewhere,
 }
 
-/// For connections over TCP: the kernel keeps no megabytes (tcp(7)), so that a flood that nobody reads is stuck soon.
+/// For connections over TCP: the kernel keeps no megabytes (tcp(7)), so that a flood that nobody
+/// reads is stuck soon.
 const SMALL: &str = ",sndbuf=32k";
 
 /// The place of a peer in a link.
@@ -130,7 +131,8 @@ impl Place {
         )
     }
 
-    /// The peer's descriptors; `listening` gives the link's address once the link listens, and `standard` are the link's.
+    /// The peer's descriptors; `listening` gives the link's address once the link listens, and
+    /// `standard` are the link's.
     pub fn take(
         self,
         listening: impl FnOnce() -> String,

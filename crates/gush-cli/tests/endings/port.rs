@@ -16,8 +16,8 @@ use crate::common::link::eventually;
 use crate::common::tls::Session;
 use crate::script::Saw;
 
-/// Written while a process is started: between fork and exec the child holds every socket of this program, so that a close has no effect
-/// until then.
+/// Written while a process is started: between fork and exec the child holds every socket of this
+/// program, so that a close has no effect until then.
 pub static FORKING: RwLock<()> = RwLock::new(());
 
 pub struct Port {
@@ -102,7 +102,8 @@ impl Port {
         assert_eq!(rustix::io::write(write, &[0; 64]), Ok(64));
     }
 
-    /// Closes both directions. Over TCP the link's kernel knows by then: a reset may be on its way for a moment.
+    /// Closes both directions. Over TCP the link's kernel knows by then: a reset may be on its way
+    /// for a moment.
     pub fn close(&mut self) {
         self.say_end();
         let connection = self.read.as_ref().and_then(connection);
@@ -193,7 +194,8 @@ fn connection(socket: &OwnedFd) -> Option<[u16; 2]> {
     Some([port(us)?, port(link)?])
 }
 
-/// Is a socket of this machine connected, with no end and no reset received (proc_net_tcp.rst of the kernel: state 1)?
+/// Is a socket of this machine connected, with no end and no reset received (proc_net_tcp.rst of
+/// the kernel: state 1)?
 fn is_established(local: u16, remote: u16) -> bool {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let row = format!(" 0100007F:{local:04X} 0100007F:{remote:04X} 01 ");

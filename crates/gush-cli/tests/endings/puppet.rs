@@ -1,5 +1,6 @@
-//! The program that the tested link starts: this test program under another argument. The program plays a script at its standard
-//! input and output, and writes a report into a file. The name of the signal that ends the program goes into another.
+//! The program that the tested link starts: this test program under another argument. The program
+//! plays a script at its standard input and output, and writes a report into a file. The name of
+//! the signal that ends the program goes into another.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -25,9 +26,11 @@ pub fn address(dir: &Path, name: &str) -> String {
     format!("exec:'{} {WORD} {} {name}'", program.display(), dir.display())
 }
 
-/// Watches for SIGTERM, alone or ahead of a hang-up: leaves the signal's name in a file, and ends the process.
+/// Watches for SIGTERM, alone or ahead of a hang-up: leaves the signal's name in a file, and ends
+/// the process.
 ///
-/// The signals stay pending, so that a process that has seen an end of data can ask which of the two came first.
+/// The signals stay pending, so that a process that has seen an end of data can ask which of the
+/// two came first.
 fn watch_for_signals(dir: &Path, name: &str) {
     let file = dir.join(format!("{name}.signal"));
     let mut ending = SigSet::empty();

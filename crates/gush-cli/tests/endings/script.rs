@@ -1,5 +1,5 @@
-//! The steps of a peer, and the signs that it saw meanwhile. The same scripts are played by threads of the test, and
-//! by programs that the tested link starts.
+//! The steps of a peer, and the signs that it saw meanwhile. The same scripts are played by threads
+//! of the test, and by programs that the tested link starts.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -165,15 +165,16 @@ impl Marks {
     }
 }
 
-/// The byte at an offset of all streams: lines of lower-case letters, which pass through terminals unchanged. Lines differ,
-/// so that no piece is another's.
+/// The byte at an offset of all streams: lines of lower-case letters, which pass through terminals
+/// unchanged. Lines differ, so that no piece is another's.
 fn byte_at(offset: usize) -> u8 {
     let (line, column) = (offset / 64, offset % 64);
     if column == 63 { b'\n' } else { b'a' + ((column + line * 7 + (line / 26) * 3) % 26) as u8 }
 }
 
 pub fn bytes(from: usize, count: usize) -> Vec<u8> {
-    // 26 times 26 lines later the stream begins anew: one of these periods is made, and copied ever after.
+    // 26 times 26 lines later the stream begins anew: one of these periods is made, and copied ever
+    // after.
     static PERIOD: LazyLock<Vec<u8>> = LazyLock::new(|| (0..26 * 26 * 64).map(byte_at).collect());
     let mut all = Vec::with_capacity(count);
     while all.len() < count {

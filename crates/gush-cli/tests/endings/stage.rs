@@ -107,8 +107,9 @@ pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
     }
 }
 
-/// Both begin once both are in place. The first byte of a datagram or of a FIFO makes the connection, and cannot wait for
-/// the other side; nor can a datagram socket detect when the peer is in place.
+/// Both begin once both are in place. The first byte of a datagram or of a FIFO makes the
+/// connection, and cannot wait for the other side; nor can a datagram socket detect when the peer
+/// is in place.
 fn started(name: &str, other: &str, kind: &Abilities, steps: Vec<Step>) -> Vec<Step> {
     let mut all = vec![Step::Mark(format!("ready.{name}"))];
     if !matches!(kind.kind, Kind::Udp | Kind::Fifo) {
@@ -118,8 +119,8 @@ fn started(name: &str, other: &str, kind: &Abilities, steps: Vec<Step>) -> Vec<S
     all
 }
 
-/// An address that cannot be opened, and who is there in spite of that: a proxy that refuses. `held` keeps ports from
-/// others while nobody listens there.
+/// An address that cannot be opened, and who is there in spite of that: a proxy that refuses.
+/// `held` keeps ports from others while nobody listens there.
 fn nowhere(kind: Kind, dir: &Path, held: &mut Vec<OwnedFd>) -> (String, Place) {
     let missing = dir.join("no/such/place");
     let refusing = |name: &str, proxy: &'static Proxy| {
@@ -183,7 +184,8 @@ fn start(ending: &Ending, pair: &Pair, addresses: &[String]) -> Running {
     if [pair.ender.kind, pair.other.kind].contains(&Kind::Standard) {
         command.stdin(Stdio::piped());
     }
-    // Until its exec the new process holds every socket of this one: a peer that closed now would not be noticed.
+    // Until its exec the new process holds every socket of this one: a peer that closed now would
+    // not be noticed.
     let _forking = FORKING.write().unwrap_or_else(PoisonError::into_inner);
     Running::of(command)
 }
@@ -222,7 +224,8 @@ fn enter(
     Some(receiver)
 }
 
-/// A program's report about itself; the program must be gone. A program ended before the first word has reported nothing.
+/// A program's report about itself; the program must be gone. A program ended before the first word
+/// has reported nothing.
 fn of_program(dir: &Path, name: &str) -> Report {
     let Some((report, id)) = puppet::report(dir, name) else {
         return Report { saw: puppet::ended_by(dir, name), ..Report::NONE };
@@ -275,7 +278,8 @@ impl Found<'_> {
         let seconds = record["seconds"].as_f64().unwrap_or_default();
         check(limit.is_none_or(|limit| seconds >= limit), format!("over after {seconds} s"));
         let (ender, other) = (&self.ender, &self.other);
-        // A program that was at work has time to report SIGTERM, unless the link says that it waited for that in vain.
+        // A program that was at work has time to report SIGTERM, unless the link says that it
+        // waited for that in vain.
         let deaths = [ender, other].iter().filter(|peer| peer.saw == Saw::Death).count();
         let killed = self.said.matches("does not end after SIGTERM and is killed").count();
         let is_explained = self.ending.act != Act::Terminate || deaths <= killed;
@@ -295,7 +299,8 @@ impl Found<'_> {
         wrong
     }
 
-    /// Does a peer see the signs of an end? The source of a link of one direction does on a socket alone.
+    /// Does a peer see the signs of an end? The source of a link of one direction does on a socket
+    /// alone.
     fn looks(&self, is_ender: bool) -> bool {
         let kind = if is_ender { self.pair.ender } else { self.pair.other };
         let is_source = is_ender == self.ending.ender_sends;

@@ -1,4 +1,5 @@
-//! `gush lab copy`: every way copies, calls are counted exactly, and cases that cannot be measured are reported.
+//! `gush lab copy`: every way copies, calls are counted exactly, and cases that cannot be measured
+//! are reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +46,8 @@ fn may_trace(output: &Output) -> bool {
     denied.map(skipped).is_none()
 }
 
-/// The calls of the published ways for a file of `size`, as formulas: see the test of 512 MiB below.
+/// The calls of the published ways for a file of `size`, as formulas: see the test of 512 MiB
+/// below.
 fn check_table(dir: &Path, size: &str, table: &[(&str, &str)]) {
     let only: Vec<&str> = table.iter().map(|(way, _)| *way).collect();
     let options = ["--rounds", "1", "--json", "--size", size, "--only", &only.join(",")];
@@ -63,8 +65,8 @@ fn check_table(dir: &Path, size: &str, table: &[(&str, &str)]) {
 #[cfg(target_env = "gnu")]
 #[test]
 fn calls_of_the_published_ways_are_those_of_the_published_table() {
-    // A 256th of the published file: counts are divided by 256, save for the call that answers 0, the
-    // loader's read, and the half block that starts an 8192-byte stream.
+    // A 256th of the published file: counts are divided by 256, save for the call that answers 0,
+    // the loader's read, and the half block that starts an 8192-byte stream.
     check_table(
         disk_dir().path(),
         "2M",

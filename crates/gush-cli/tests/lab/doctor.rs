@@ -31,7 +31,8 @@ fn finding<'a>(findings: &'a Value, topic: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {topic}: {findings}"))
 }
 
-/// Keys and types of some JSON, a line each; a value that may be null or text is marked so, and topics are named.
+/// Keys and types of some JSON, a line each; a value that may be null or text is marked so, and
+/// topics are named.
 fn shape(value: &Value, at: &str, lines: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -257,8 +258,9 @@ fn whatever_a_filter_denies_the_rest_is_reported() {
         Ok(deny) => deny,
         Err(why) => return skipped(&why),
     };
-    /// ioctl, fallocate, statx, statfs, fstatfs, prlimit64, sysinfo, uname, mlock, sched_getaffinity,
-    /// clone and clone3, pipe2, memfd_create, socketpair, faccessat2, unlink, getdents64.
+    /// ioctl, fallocate, statx, statfs, fstatfs, prlimit64, sysinfo, uname, mlock,
+    /// sched_getaffinity, clone and clone3, pipe2, memfd_create, socketpair, faccessat2, unlink,
+    /// getdents64.
     const CALLS: &[&str] = &[
         "16", "285", "332", "137", "138", "302", "99", "63", "149", "204", "56,435", "293", "319",
         "53", "439", "87", "217",
@@ -393,7 +395,8 @@ fn new_pipes_with_two_slots_are_reported() {
     }
     let held = std::thread::spawn(move || {
         let user = rustix::fs::Uid::from_raw(USER);
-        // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.
+        // Of this thread alone: the kernel charges pages to the user of the thread that makes a
+        // pipe.
         rustix::thread::set_thread_res_uid(user, user, user).unwrap();
         let mut pipes = Vec::new();
         for _ in 0..limit_bytes >> 20 {

@@ -95,7 +95,8 @@ fn the_copy_is_recorded_alone_and_in_the_directory_named() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left");
 }
 
-/// The account is printed, and the status says that the store which the user named does not have it.
+/// The account is printed, and the status says that the store which the user named does not have
+/// it.
 #[test]
 fn a_full_disk_is_a_failure_of_who_named_the_store() {
     let dir = TempDir::new().unwrap();

@@ -56,7 +56,8 @@ fn the_command_makes_the_picture() {
     let stored = fs::read(repository().join(PICTURE)).unwrap();
     let made = fs::read(&made).unwrap();
     assert_eq!(size(&made), size(&stored), "the stored picture was made otherwise");
-    // An empty page is a tenth as large; fonts differ between machines, so that no byte is compared.
+    // An empty page is a tenth as large; fonts differ between machines, so that no byte is
+    // compared.
     assert!(made.len() > stored.len() / 2, "{} bytes: it shows little", made.len());
 }
 

@@ -74,7 +74,8 @@ fn soundness_is_seen_and_not_believed() {
             (true, Some(false)) => {
                 assert!(reported.contains("corrupted: byte "), "{name}: {reported}")
             }
-            // Without the privilege of a large pipe the hostile reader holds less than both buffers of 2 MiB.
+            // Without the privilege of a large pipe the hostile reader holds less than both buffers
+            // of 2 MiB.
             (true, None) => {
                 assert!(
                     name.ends_with("-1M") && reported.contains("unchanged"),

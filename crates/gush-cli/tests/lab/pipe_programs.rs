@@ -288,7 +288,8 @@ fn a_reader_that_splices_spins_only_where_slots_bring_more_than_a_page() {
     }
 }
 
-/// Looks at a process that has nothing to do until the process sleeps and uses no processor time for a fifth of a second, and ends the process.
+/// Looks at a process that has nothing to do until the process sleeps and uses no processor time
+/// for a fifth of a second, and ends the process.
 fn idles(mut child: Child, what: &[&str]) {
     let start = Instant::now();
     let sleeps = loop {

@@ -63,7 +63,8 @@ fn an_interrupt_is_reported_once_and_no_command_is_named_twice() {
     assert!(said.contains("gush: lab: run: cannot make a file of "), "{said}");
 }
 
-/// Files of gibibytes, and a command that makes no call at which a tracer could look: none of them holds an interrupt up.
+/// Files of gibibytes, and a command that makes no call at which a tracer could look: none of them
+/// holds an interrupt up.
 #[test]
 fn an_interrupt_ends_what_is_no_measurement() {
     let dir = TempDir::new().unwrap();
@@ -85,7 +86,8 @@ fn an_interrupt_ends_what_is_no_measurement() {
             std::thread::sleep(Duration::from_millis(1));
             ended = lab.try_wait().unwrap();
         }
-        // A lab that refuses the input, for want of room, has ended and has no process to interrupt.
+        // A lab that refuses the input, for want of room, has ended and has no process to
+        // interrupt.
         if ended.is_none() {
             kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
         }
@@ -133,7 +135,8 @@ fn is_alive(pid_file: &Path) -> bool {
 fn no_command_goes_on_after_its_lab_was_killed() {
     // A child of the shell, and not the shell itself, which one signal would reach.
     let endless = "sleep 100000 & echo $! >pid.new; mv pid.new pid; wait";
-    // timeout(1) makes a group of its own; and a signal to the whole group is not meant for the guard that leads the group.
+    // timeout(1) makes a group of its own; and a signal to the whole group is not meant for the
+    // guard that leads the group.
     let grouped = format!("exec timeout 100000 sh -c '{endless}'");
     let signalled = format!("trap '' TERM; kill -s TERM 0; {endless}");
     let places: [(&str, &[&str]); 7] = [
@@ -174,7 +177,8 @@ fn a_program_left_by_a_setup_stays_where_the_lab_is_killed_later() {
     let children = fs::read_to_string(children).unwrap();
     killed.kill().unwrap();
     killed.wait().unwrap();
-    // The command, and the process that is to end it: from then on nobody is left to end the setup's program.
+    // The command, and the process that is to end it: from then on nobody is left to end the
+    // setup's program.
     let server_id = fs::read_to_string(&server).unwrap().trim().to_owned();
     let others = children.split_whitespace().filter(|child| *child != server_id);
     for (place, child) in others.enumerate() {

@@ -1,4 +1,5 @@
-//! `gush lab run` compares like with like: the same input for all, the same work, and no answer that is wrong.
+//! `gush lab run` compares like with like: the same input for all, the same work, and no answer
+//! that is wrong.
 
 use std::fs;
 use std::path::Path;

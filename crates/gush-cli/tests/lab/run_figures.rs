@@ -8,7 +8,8 @@ use crate::common::gush;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// `gush lab WORDS…`, with the store and the files in `dir`: status, standard output, standard error.
+/// `gush lab WORDS…`, with the store and the files in `dir`: status, standard output, standard
+/// error.
 fn lab(dir: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = gush();
     command.current_dir(dir).arg("lab").args(words).arg("--db").arg(dir.join("lab.jsonl"));

@@ -1,4 +1,5 @@
-//! `gush lab run` with command lines of hyperfine 1.20, and --env of 2.0: the same meaning, or a refusal that names the remedy.
+//! `gush lab run` with command lines of hyperfine 1.20, and --env of 2.0: the same meaning, or a
+//! refusal that names the remedy.
 
 use std::collections::BTreeSet;
 use std::fs;

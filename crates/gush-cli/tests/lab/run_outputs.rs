@@ -93,7 +93,8 @@ fn every_run_of_a_repeat_begins_in_a_fresh_place_and_has_its_output_compared() {
     let around = ["prepare", "conclude"].map(|what| log.matches(what).count());
     assert_eq!(around, [15, 15], "2 contenders in 2 rounds, and the first one before; 3 runs each");
     for wrong in 1..=3 {
-        // One run of three is wrong, each in its turn: comparing only the first or the last would not do.
+        // One run of three is wrong, each in its turn: comparing only the first or the last would
+        // not do.
         let once = format!("if [ $((n % 3)) = {} ]; then echo x; else cat {{in}}; fi", wrong % 3);
         let (status, out, said) = run(&counting(&counter, &format!("{{ {once}; }} >{{out}}")));
         assert_eq!(status, Some(1), "run {wrong} of 3 is wrong: {said}");

@@ -1,4 +1,5 @@
-//! `gush lab run`: what a sample measures of a command, and of the programs that the command starts.
+//! `gush lab run`: what a sample measures of a command, and of the programs that the command
+//! starts.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +11,8 @@ use tempfile::TempDir;
 use crate::common::skipped;
 use crate::run::{ended, lab};
 
-/// The intervals of the clock are parts of the whole time, and no two of them overlap, nor any of them with a preparation: on
-/// whatever machine their sum is no more than the whole.
+/// The intervals of the clock are parts of the whole time, and no two of them overlap, nor any of
+/// them with a preparation: on whatever machine their sum is no more than the whole.
 #[test]
 fn the_clock_runs_for_the_command_alone_and_a_sample_is_one_of_its_runs() {
     let dir = TempDir::new().unwrap();
@@ -55,8 +56,8 @@ fn a_sample_has_what_its_command_used() {
     }
 }
 
-/// A program whose parent has ended is waited for by nobody of the command: its time is counted all the same if it has ended,
-/// and reported as missing if it goes on.
+/// A program whose parent has ended is waited for by nobody of the command: its time is counted all
+/// the same if it has ended, and reported as missing if it goes on.
 #[test]
 fn programs_that_outlive_their_parent_are_counted_or_reported() {
     if !Path::new("/proc/self/task").join(std::process::id().to_string()).join("children").exists()

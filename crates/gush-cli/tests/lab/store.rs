@@ -346,8 +346,9 @@ fn a_full_disk_is_reported_once_and_earlier_runs_stay() {
     assert!(shown.contains("20261120-080000-0001,2026-11-20T08:00:00Z"), "{shown}\n{said}");
 }
 
-/// With no room at all, with room for some samples, with room for the header alone (by the limit on file sizes), and where the
-/// file was there before; on file systems in a mount namespace that ends with the script.
+/// With no room at all, with room for some samples, with room for the header alone (by the limit on
+/// file sizes), and where the file was there before; on file systems in a mount namespace that ends
+/// with the script.
 #[test]
 fn a_new_store_without_room_says_so_and_keeps_its_samples() {
     let home = TempDir::new().unwrap();
@@ -405,12 +406,14 @@ fn a_new_store_without_room_says_so_and_keeps_its_samples() {
     );
 }
 
-/// Room for the begin of a run and some of its samples, by the limit on file sizes: the message says how many are in the file.
+/// Room for the begin of a run and some of its samples, by the limit on file sizes: the message
+/// says how many are in the file.
 #[test]
 fn a_store_that_is_full_reports_how_many_samples_it_has() {
     let home = TempDir::new().unwrap();
     let place = |name: &str| home.path().join(name).into_os_string().into_string().unwrap();
-    // Long lines, next to which nothing else in the file matters: the file's size gives the number of samples.
+    // Long lines, next to which nothing else in the file matters: the file's size gives the number
+    // of samples.
     let command = format!("true {}", "x".repeat(40_000));
     let block = |name: &str, runs: u32| {
         let contender = format!("[[comparison.contender]]\ncommand = '{command}'\n");

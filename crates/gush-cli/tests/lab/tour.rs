@@ -32,7 +32,8 @@ fn tour(options: &[&str], suites: &[&str]) -> Option<String> {
     let kept: Vec<&str> =
         listed[0]["suites"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert_eq!(kept, suites, "one run has them all");
-    // What the machine does not grant is left out, kept with the reason, reported, and shown by the status.
+    // What the machine does not grant is left out, kept with the reason, reported, and shown by the
+    // status.
     let mut export = gush();
     export.args(["lab", "export", "last", "--json"]).env("XDG_DATA_HOME", home.path());
     let run: Value = serde_json::from_slice(&export.output().unwrap().stdout).unwrap();

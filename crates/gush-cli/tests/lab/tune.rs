@@ -89,7 +89,8 @@ fn an_interrupt_leaves_nothing() {
     if let Err(errno) = rustix::fs::open(dir.path(), flags, rustix::fs::Mode::RUSR) {
         return skipped(&format!("no files without a name where temporary files are: {errno}"));
     }
-    // A file with a name is left by a signal in some moment, even if this test's signal comes in another.
+    // A file with a name is left by a signal in some moment, even if this test's signal comes in
+    // another.
     let names_made = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
     inotify::add_watch(&names_made, dir.path(), inotify::WatchFlags::CREATE).unwrap();
     let mut child = gush()

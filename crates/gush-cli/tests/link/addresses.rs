@@ -331,8 +331,9 @@ fn a_service_managers_socket_is_taken_over_by_number_or_name() {
     assert!(said.contains("no listening sockets were passed on"), "{said}");
 }
 
-/// Each client of an inherited listener has the listener's SO_LINGER (`sk_clone_lock` of net/core/sock.c), and with a limit of 0
-/// close(2) resets the connection instead of ending it (socket(7)).
+/// Each client of an inherited listener has the listener's SO_LINGER (`sk_clone_lock` of
+/// net/core/sock.c), and with a limit of 0 close(2) resets the connection instead of ending it
+/// (socket(7)).
 #[test]
 fn a_linger_limit_of_an_inherited_listener_resets_no_client() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

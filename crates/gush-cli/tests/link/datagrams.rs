@@ -94,7 +94,8 @@ fn answers_come_from_the_address_that_the_sender_has_written_to() {
     }
 }
 
-/// A server that answers nothing: an answer that comes later than the idle limit has no flow any more.
+/// A server that answers nothing: an answer that comes later than the idle limit has no flow any
+/// more.
 fn silent() -> (UdpSocket, String) {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     server.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -61,6 +61,7 @@ fn a_generator_that_has_nothing_yet_is_not_asked_again_and_again() {
     let done = child.wait_with_output().unwrap();
     let trace = std::fs::read_to_string(&trace).unwrap();
     let refused = trace.lines().filter(|line| line.contains("EAGAIN")).count();
-    // Of 64 bytes each, some pauses of 1 ms lie between two answers of the device; without them there were 200 calls.
+    // Of 64 bytes each, some pauses of 1 ms lie between two answers of the device; without them
+    // there were 200 calls.
     assert!((1..BYTES / 8).contains(&refused), "{refused} refused: {done:?}");
 }

@@ -17,7 +17,8 @@ fn odd_text() -> Vec<u8> {
     bytes
 }
 
-/// The dump of `command` on standard error about the bytes between `input` and `cat`, without the times.
+/// The dump of `command` on standard error about the bytes between `input` and `cat`, without the
+/// times.
 fn dump_of(mut command: Command, words: &[&str], input: &[u8]) -> String {
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -29,7 +30,8 @@ fn dump_of(mut command: Command, words: &[&str], input: &[u8]) -> String {
     said.split_inclusive('\n').map(without_time).collect()
 }
 
-/// A head's time stands between the direction's sign and two blanks. Where the text before has no end of line the head follows at once.
+/// A head's time stands between the direction's sign and two blanks. Where the text before has no
+/// end of line the head follows at once.
 fn without_time(line: &str) -> String {
     match line.split_once("  length=") {
         Some((before, after)) => {
@@ -51,7 +53,8 @@ fn dumps_are_those_of_socat() {
             link.arg("link").args(flags);
             let ours = dump_of(link, &["-", "shell:cat"], &input);
             let mut socat = Command::new("socat");
-            // By itself socat waits 0.5 s for the answer, and on a busy machine `cat` may not have started by then.
+            // By itself socat waits 0.5 s for the answer, and on a busy machine `cat` may not have
+            // started by then.
             socat.args(["-t", "60"]).args(flags);
             let theirs = dump_of(socat, &["-", "SYSTEM:cat"], &input);
             assert_eq!(ours, theirs, "{flags:?} {input:?}");

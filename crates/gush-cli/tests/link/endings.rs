@@ -1,5 +1,5 @@
-//! How lives of `gush link` end, and who learns of that: the bytes that arrive, the exit status, and whether the other side
-//! sees an end or a reset. The table is in `docs/endings.md`.
+//! How lives of `gush link` end, and who learns of that: the bytes that arrive, the exit status,
+//! and whether the other side sees an end or a reset. The table is in `docs/endings.md`.
 
 mod clients_that_leave;
 mod datagrams;
@@ -106,7 +106,8 @@ fn a_server_that_takes_the_last_byte_between_two_questions_has_got_it() {
     let dir = TempDir::new().unwrap();
     let file = file_of(&dir, BYTES);
     let (listener, target) = listener();
-    // Small at the reader and large at the link: the file lies in the kernel, and not at the server.
+    // Small at the reader and large at the link: the file lies in the kernel, and not at the
+    // server.
     sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
     // Nearly all the time the link is between the count of its bytes and the question for the peer.
     let inject = "inject=getpeername:delay_enter=500000";
@@ -147,7 +148,8 @@ fn a_server_that_has_ended_and_then_resets_has_not_got_it_either() {
     let dir = TempDir::new().unwrap();
     let file = file_of(&dir, 1 << 20);
     let (listener, target) = listener();
-    // Small at the reader and large at the link: the file lies in the kernel, and not at the server.
+    // Small at the reader and large at the link: the file lies in the kernel, and not at the
+    // server.
     sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
     let link = Running::start(&["--json", &file, &format!("{target},sndbuf=4M")]);
     let mut served = accept(&listener);
@@ -157,8 +159,8 @@ fn a_server_that_has_ended_and_then_resets_has_not_got_it_either() {
     let (ours, theirs) = (place(served.local_addr().unwrap()), place(served.peer_addr().unwrap()));
     eventually("the link has sent its end", || {
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
-        // In LAST_ACK (9), and in CLOSING (11) where the link's was first, both ends of data are sent
-        // (proc_net_tcp.rst).
+        // In LAST_ACK (9), and in CLOSING (11) where the link's was first, both ends of data are
+        // sent (proc_net_tcp.rst).
         table.lines().any(|line| {
             let mut words = line.split_whitespace().skip(1).map(|word| format!("{word} "));
             let (local, remote) = (words.next().unwrap(), words.next().unwrap());

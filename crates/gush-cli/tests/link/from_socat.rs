@@ -146,7 +146,8 @@ fn a_command_line_of_socat_may_be_one_word_or_several() {
     }
 }
 
-/// Each side by socat and by the equivalent, in each direction; and a client that does not trust the server.
+/// Each side by socat and by the equivalent, in each direction; and a client that does not trust
+/// the server.
 #[test]
 fn the_equivalents_of_openssl_addresses_speak_with_socat() {
     if Command::new("socat").arg("-V").output().is_err() {

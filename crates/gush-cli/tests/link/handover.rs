@@ -401,7 +401,8 @@ fn a_receiver_that_dies_loses_nothing_and_the_link_goes_on() {
                 scope.spawn(move || echoed(stream, bytes, Duration::from_millis(3)))
             })
             .collect();
-        // Before it is ready; before it has heard anything; with all; and with nonsense as its answer.
+        // Before it is ready; before it has heard anything; with all; and with nonsense as its
+        // answer.
         let hand = Hand::at(&lines.door);
         hand.hello(VERSION, &lines);
         assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
@@ -695,7 +696,8 @@ impl Giver {
 fn a_new_process_ends_by_a_signal_in_each_phase_of_a_handover() {
     let [known, state] = connection();
     let all = json!({"All": {"last_id": 7}});
-    // It has no answer; is ready; has a group; has all, which it meets with the signal; has taken all.
+    // It has no answer; is ready; has a group; has all, which it meets with the signal; has taken
+    // all.
     for phase in 0..5 {
         let giver = Giver::new();
         let (next, hand) = giver.asked();

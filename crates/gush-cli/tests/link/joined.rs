@@ -1,4 +1,5 @@
-//! Addresses that stand together: `A!!B`, which reads from one and writes to the other, and `A|B`, the first that opens.
+//! Addresses that stand together: `A!!B`, which reads from one and writes to the other, and `A|B`,
+//! the first that opens.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -208,7 +209,8 @@ fn where_nobody_answers_every_target_is_reported() {
     assert_eq!(done.stdout, b"instead\n", "{done:?}");
 }
 
-/// A server for one client, which learns nothing of the link and receives all: the server's address, and the text received.
+/// A server for one client, which learns nothing of the link and receives all: the server's
+/// address, and the text received.
 fn listener() -> (String, std::sync::mpsc::Receiver<String>) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let place = server(move |mut stream| {
@@ -337,7 +339,8 @@ fn a_proxy_header_is_no_datagram_of_a_part() {
     }
 }
 
-/// The streams are left to the end alone, and so the reader at the other end learns of the end of the data.
+/// The streams are left to the end alone, and so the reader at the other end learns of the end of
+/// the data.
 #[test]
 fn an_end_of_data_reaches_standard_output_also_where_that_is_a_part() {
     let place = server(|mut stream| {

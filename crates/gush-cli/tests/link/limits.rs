@@ -1,4 +1,5 @@
-//! `gush link` among limits and hostile neighbours: few descriptors, refused calls, readers that are not there.
+//! `gush link` among limits and hostile neighbours: few descriptors, refused calls, readers that
+//! are not there.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -39,7 +40,8 @@ fn as_many_clients_are_served_as_there_are_descriptors() {
         link.descriptors()
     };
     let clients: Vec<_> = (0..60).map(|_| link.client()).collect();
-    // Two for each; some are kept free for threads, and so that each accepted client can be connected on.
+    // Two for each; some are kept free for threads, and so that each accepted client can be
+    // connected on.
     let threads = std::thread::available_parallelism().unwrap().get();
     let served = (64 - before - 12 - 4 * (threads - 1)) / 2;
     link.says_times(": connected", served);
@@ -50,7 +52,8 @@ fn as_many_clients_are_served_as_there_are_descriptors() {
     assert_eq!(warnings(), 1, "{}", link.said());
 }
 
-/// Both sides of each terminal are open: the kernel would hang the terminal up without its other side.
+/// Both sides of each terminal are open: the kernel would hang the terminal up without its other
+/// side.
 #[test]
 fn the_places_for_clients_with_terminals_fit_into_the_limit_of_descriptors() {
     let link = after("ulimit -n 64", &["--threads", "1", LISTEN, "pty,raw"]);
@@ -64,7 +67,8 @@ fn the_places_for_clients_with_terminals_fit_into_the_limit_of_descriptors() {
     let each = 1 + 2;
     let at_most = before + each * places.parse::<usize>().unwrap();
     assert!(at_most <= 64, "{places} places, and {before} descriptors at first");
-    // The link may have had the directory of its descriptors open, to count them, when the first were counted here.
+    // The link may have had the directory of its descriptors open, to count them, when the first
+    // were counted here.
     eventually("every place is taken", || link.descriptors() + 1 >= at_most);
 }
 
@@ -98,7 +102,8 @@ fn a_client_waits_for_descriptors_of_the_other_end_for_a_while() {
     }
 }
 
-/// Descriptors are free, and yet the kernel has no memory for one more socket: nothing else may starve meanwhile.
+/// Descriptors are free, and yet the kernel has no memory for one more socket: nothing else may
+/// starve meanwhile.
 #[test]
 fn a_link_whose_every_client_is_refused_for_want_of_memory_still_drains() {
     let senders = "udp-listen:127.0.0.1:0,fork";
@@ -413,7 +418,8 @@ fn a_stopped_program_is_asked_to_end_not_killed() {
 
 #[test]
 fn a_program_that_asks_at_the_terminal_gets_the_answer() {
-    // The outer link gives the inner one a terminal; its program asks there, as ssh does for a password.
+    // The outer link gives the inner one a terminal; its program asks there, as ssh does for a
+    // password.
     let asks = "\"shell:read answer </dev/tty; echo got $answer >/dev/tty\"";
     for ends in [format!("{asks} null:"), format!("null: {asks}")] {
         let inner = format!("exec:'{} link {ends}',pty,echo=0", env!("CARGO_BIN_EXE_gush"));

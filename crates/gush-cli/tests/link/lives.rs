@@ -1,11 +1,12 @@
-//! Random lives of connections of `gush link`: sizes, pauses, half-closes, resets, stalls and drains, judged by rules that must
-//! hold of each.
+//! Random lives of connections of `gush link`: sizes, pauses, half-closes, resets, stalls and
+//! drains, judged by rules that must hold of each.
 //!
 //! - The arriving bytes are a prefix of the sent bytes.
-//! - A peer of TCP or TLS sees an end only where the other side ended properly, and then all has arrived. The end of TLS is
-//!   a close_notify, and no link cuts TLS without a reset.
+//! - A peer of TCP or TLS sees an end only where the other side ended properly, and then all has
+//!   arrived. The end of TLS is a close_notify, and no link cuts TLS without a reset.
 //! - Where both sides end properly, both have everything, and the record says `closed`.
-//! - The counts of a record lie between the bytes received and the bytes sent, and each life that began has one record.
+//! - The counts of a record lie between the bytes received and the bytes sent, and each life that
+//!   began has one record.
 //! - No descriptor and no child is left, and nothing hangs.
 //! - A link ends with status 0, however the clients fared, and with 1 where draining cut some.
 //!
@@ -454,7 +455,8 @@ fn round(seed: u64, lives: u64) -> [u64; 2] {
                     let plan = Plan::of(seed, life, false);
                     let (own, back) = (stream_of(seed, life, false), stream_of(seed, life, true));
                     let client = match ends.server {
-                        // A link that drains may have reset it already. The error is this call's, and a read would find an end.
+                        // A link that drains may have reset it already. The error is this call's,
+                        // and a read would find an end.
                         _ if !says_name(&mut wire, life) => {
                             Seen { saw: Saw::Reset, ..Seen::default() }
                         }
@@ -489,7 +491,8 @@ fn round(seed: u64, lives: u64) -> [u64; 2] {
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    // A handshake is given up after a second of draining, whether or not draining ends in time: only relays count.
+    // A handshake is given up after a second of draining, whether or not draining ends in time:
+    // only relays count.
     let is_cut = |record: &Value| record["ended"] == "interrupted" && record["forward_bytes"] != 0;
     let reports_cut = said.contains(" after draining began (--drain ");
     assert!(!records.iter().any(is_cut) || reports_cut, "{context}: a cut is not reported: {said}");
@@ -543,7 +546,8 @@ impl Life<'_> {
         let plans = [false, true].map(|is_server| Plan::of(self.seed, self.life, is_server));
         let ends_properly = plans.each_ref().map(|plan| plan.last == Last::Ends);
         let bytes = plans.each_ref().map(Plan::bytes);
-        // A Unix socket has no reset: closing it is an end of its data, unless something was unread.
+        // A Unix socket has no reset: closing it is an end of its data, unless something was
+        // unread.
         let closes = [self.ends.client == Client::Unix, self.ends.server == Server::Unix];
         let may_end =
             [0, 1].map(|at| ends_properly[at] || (closes[at] && plans[at].last == Last::Resets));

@@ -153,7 +153,8 @@ fn other_requests_are_answered_as_http_wants() {
     assert!(!scrape(&place).is_empty(), "and it goes on");
 }
 
-/// A socket that is closed with unread bytes sends a reset, which may overtake the answer (`tcp_close` of net/ipv4/tcp.c).
+/// A socket that is closed with unread bytes sends a reset, which may overtake the answer
+/// (`tcp_close` of net/ipv4/tcp.c).
 #[test]
 fn an_answer_arrives_also_where_the_request_goes_on_after_it() {
     let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, "null:"]);
@@ -203,7 +204,8 @@ fn a_limit_that_is_reached_is_reported_once_and_counted() {
 fn idle_connections_do_not_keep_a_scrape_waiting() {
     let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, "null:"]);
     let place = place_of_metrics(&link);
-    // Sixteen have a place, each for ten seconds at most: all in turn would keep theirs for two minutes.
+    // Sixteen have a place, each for ten seconds at most: all in turn would keep theirs for two
+    // minutes.
     let idle: Vec<_> = (0..200).map(|_| TcpStream::connect(&place).unwrap()).collect();
     let mut stream = TcpStream::connect(&place).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -250,12 +252,14 @@ fn clients_that_fail_before_the_other_end_opens_are_reported_a_few_times_and_cou
     assert!(reported <= most, "{reported} warnings of 200 clients, not {most}: {said}");
 }
 
-/// Nine small ones after the first wait with their sender, and of large ones no more than 1 MiB with all senders.
+/// Nine small ones after the first wait with their sender, and of large ones no more than 1 MiB
+/// with all senders.
 #[test]
 fn datagrams_that_wait_for_a_place_are_bounded_and_the_others_are_counted() {
     for (senders, each, bytes, dropped) in [(1, 30, 1, 20.0), (3, 10, 60_000, 10.0)] {
         let listen = "udp-listen:127.0.0.1:0,fork,max-children=1";
-        // null: ends at once, and without -t its sender would be given up half a second later: the place would be free.
+        // null: ends at once, and without -t its sender would be given up half a second later: the
+        // place would be free.
         let link = Running::start(&["-t", "600", "--metrics", "127.0.0.1:0", listen, "null:"]);
         let (at, place) = (place_of_metrics(&link), link.place().to_owned());
         let port: u16 = place.rsplit(':').next().unwrap().parse().unwrap();
@@ -277,8 +281,8 @@ fn datagrams_that_wait_for_a_place_are_bounded_and_the_others_are_counted() {
     }
 }
 
-/// The bytes that wait in the kernel for the socket at a UDP port of 127.0.0.1 (proc_net_udp(5)); none where the table has left the
-/// socket out, as happens while others come and go.
+/// The bytes that wait in the kernel for the socket at a UDP port of 127.0.0.1 (proc_net_udp(5));
+/// none where the table has left the socket out, as happens while others come and go.
 fn queue_bytes(port: u16) -> Option<u64> {
     let table = std::fs::read_to_string("/proc/net/udp").unwrap();
     let local = format!("0100007F:{port:04X}");

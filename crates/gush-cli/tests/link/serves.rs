@@ -296,7 +296,8 @@ fn a_thousand_connections_at_once_keep_every_byte() {
     assert!(gush_test::one_test_ran(&output), "{output:?}");
 }
 
-/// The test holds both far ends of every connection: the limit is raised for this process, and not for the other tests.
+/// The test holds both far ends of every connection: the limit is raised for this process, and not
+/// for the other tests.
 #[test]
 #[ignore = "run by a_thousand_connections_at_once_keep_every_byte"]
 fn alone_a_thousand_connections_at_once_keep_every_byte() {
@@ -341,7 +342,8 @@ fn alone_a_thousand_connections_at_once_keep_every_byte() {
     }
 }
 
-/// Opens and closes `count` connections, eight at a time, and looks for lost bytes and for descriptors left open.
+/// Opens and closes `count` connections, eight at a time, and looks for lost bytes and for
+/// descriptors left open.
 fn short_connections(count: usize) {
     let target = server(|mut stream| {
         let mut question = [0; 8];
@@ -381,7 +383,8 @@ fn two_thousand_short_connections_lose_nothing_and_leak_nothing() {
     short_connections(2000);
 }
 
-/// Somebody who may write to the directory puts a link to another's file in the place of the new one, before the mode is set.
+/// Somebody who may write to the directory puts a link to another's file in the place of the new
+/// one, before the mode is set.
 #[test]
 fn a_mode_is_never_given_through_a_link_that_has_taken_the_name() {
     for (call, kind, mode) in [("bind", "unix-listen", "666"), ("mknodat", "pipe", "622")] {

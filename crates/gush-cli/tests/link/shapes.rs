@@ -1,4 +1,5 @@
-//! Options that change the bytes or the ends of data: `crnl`, `cr`, `ignoreeof`, `shut-none`, `escape`.
+//! Options that change the bytes or the ends of data: `crnl`, `cr`, `ignoreeof`, `shut-none`,
+//! `escape`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -71,7 +72,8 @@ fn lines_end_at_both_sides_as_socat_ends_them() {
 #[test]
 fn a_listener_takes_the_option_too() {
     let link = Running::start(&["tcp-listen:127.0.0.1:0,fork,crnl", "exec:cat"]);
-    // As we send it there are carriage returns; they are gone inside, and there again on the way back.
+    // As we send it there are carriage returns; they are gone inside, and there again on the way
+    // back.
     assert_eq!(ask(link.client(), b"a\r\nb\n"), b"a\r\nb\r\n");
 }
 
@@ -179,8 +181,8 @@ fn a_program_at_a_terminal_that_sees_no_end_reads_all_before_it_is_ended() {
     let dir = TempDir::new().unwrap();
     let heard = dir.path().join("heard");
     let program = dir.path().join("program");
-    // Nothing is read in the first half second: a hang-up would throw the lines away. Once the second is read, the program
-    // may be ended.
+    // Nothing is read in the first half second: a hang-up would throw the lines away. Once the
+    // second is read, the program may be ended.
     let text = format!("sleep 0.5; read one; echo $one >{}; read two", heard.display());
     fs::write(&program, text).unwrap();
     let address = format!("exec:sh {},pty,echo=0,shut-none", program.display());
@@ -288,7 +290,8 @@ fn data_ends_before_the_byte_that_ends_it() {
     }
 }
 
-/// The byte ends the data, not the connection: what the peer does afterwards counts as after any other end.
+/// The byte ends the data, not the connection: what the peer does afterwards counts as after any
+/// other end.
 #[test]
 fn a_reset_after_the_byte_that_ends_the_data_is_a_failure() {
     let place = server(|mut stream| {

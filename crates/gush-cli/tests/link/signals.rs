@@ -131,7 +131,8 @@ fn no_program_that_it_started_is_left() {
     }
 }
 
-/// Programs have 2 s after SIGTERM where there is time; here they are asked to end when the time is over.
+/// Programs have 2 s after SIGTERM where there is time; here they are asked to end when the time is
+/// over.
 #[test]
 fn a_program_that_takes_its_time_at_sigterm_makes_no_drain_longer() {
     let dir = TempDir::new().unwrap();

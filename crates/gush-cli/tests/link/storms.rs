@@ -1,4 +1,5 @@
-//! Many peers that want nothing good from `gush link`, while somebody is served; and iperf3 as a witness from outside.
+//! Many peers that want nothing good from `gush link`, while somebody is served; and iperf3 as a
+//! witness from outside.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -64,7 +65,8 @@ fn requests_for_metrics_that_trickle_in_keep_no_scrape_waiting() {
     }
 }
 
-/// Sets a flag on drop, also by a test that fails: the threads that look at the flag hang nobody then.
+/// Sets a flag on drop, also by a test that fails: the threads that look at the flag hang nobody
+/// then.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -73,7 +75,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Connects from 127.0.0.2, and waits until the link closes the connection. Was the connection let in at all?
+/// Connects from 127.0.0.2, and waits until the link closes the connection. Was the connection let
+/// in at all?
 fn come_as_a_stranger(place: SocketAddr) -> bool {
     let stranger = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&stranger, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0))).unwrap();

@@ -1,4 +1,5 @@
-//! Pseudo-terminals and serial lines as ends of `gush link`. A serial line is a pseudo-terminal here.
+//! Pseudo-terminals and serial lines as ends of `gush link`. A serial line is a pseudo-terminal
+//! here.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -84,7 +85,8 @@ fn the_link_of_a_pty_may_have_the_longest_name() {
     }
 }
 
-/// As with socat: programs open a serial line and close it again, and a virtual one is there all the time.
+/// As with socat: programs open a serial line and close it again, and a virtual one is there all
+/// the time.
 #[test]
 fn a_pty_serves_one_program_after_the_other() {
     let dir = TempDir::new().unwrap();
@@ -108,7 +110,8 @@ fn a_pty_serves_one_program_after_the_other() {
     assert!(path("one").symlink_metadata().is_err());
 }
 
-/// As with socat: the program that opens the link meets the client who came last, though others have not been read.
+/// As with socat: the program that opens the link meets the client who came last, though others
+/// have not been read.
 #[test]
 fn of_clients_with_a_pty_each_the_newest_has_the_link() {
     let dir = TempDir::new().unwrap();
@@ -229,7 +232,8 @@ fn a_link_from_a_file_to_a_line_ends_once_no_answer_comes() {
     assert!(said.contains("\"ended\":\"lingered\""), "{said}");
 }
 
-/// Such a reader loses the processor within its read(2), between the bytes it has taken and those that follow.
+/// Such a reader loses the processor within its read(2), between the bytes it has taken and those
+/// that follow.
 #[test]
 #[ignore = "a campaign: cargo test -p gush-cli --test link reader_of_a_pty -- --ignored"]
 fn a_reader_of_a_pty_that_loses_the_processor_gets_all() {
@@ -323,7 +327,8 @@ fn a_link_that_somebody_replaced_is_left_alone() {
     assert_eq!(fs::read(&name).unwrap(), b"mine");
 }
 
-/// A serial line never ends, and so a client that has gone would keep its connection for ever, and take the answers to the next one.
+/// A serial line never ends, and so a client that has gone would keep its connection for ever, and
+/// take the answers to the next one.
 #[test]
 fn clients_that_have_gone_do_not_keep_a_serial_line() {
     let (ours, name) = line();
@@ -424,7 +429,8 @@ fn a_line_is_set_while_it_is_an_end_and_put_back_afterwards() {
             | ControlModes::CSTOPB
             | ControlModes::CLOCAL
             | ControlModes::CRTSCTS;
-        // A pseudo-terminal has 8 bits and no parity, whatever it is asked for (pty_set_termios in drivers/tty/pty.c).
+        // A pseudo-terminal has 8 bits and no parity, whatever it is asked for (pty_set_termios in
+        // drivers/tty/pty.c).
         assert!(now.control_modes.contains(control), "{:?}", now.control_modes);
         assert_eq!((now.output_speed(), now.input_speed()), (9600, 9600));
         assert!(now.input_modes.contains(InputModes::IXON));

@@ -1,4 +1,5 @@
-//! TLS through `gush link`: with ourselves, with socat's OpenSSL, and with peers that break the protocol.
+//! TLS through `gush link`: with ourselves, with socat's OpenSSL, and with peers that break the
+//! protocol.
 
 mod certificates;
 mod endings;
@@ -22,7 +23,8 @@ use crate::common::{gush, noise};
 
 const BODY_BYTES: usize = 8 << 20;
 
-/// A link from a TCP port through TLS to a TCP server: the first of the two links speaks TLS, the second removes TLS.
+/// A link from a TCP port through TLS to a TCP server: the first of the two links speaks TLS, the
+/// second removes TLS.
 fn tunnel(pki: &Pki, server: &str) -> (Running, Running) {
     let inner = Running::start(&[&pki.listen("server", ",fork"), &format!("tcp:{server}")]);
     let outer = Running::start(&["tcp-listen:127.0.0.1:0,fork", &pki.connect(&inner.place(), "")]);
@@ -38,7 +40,8 @@ fn linked(first: &str, second: &str) -> (bool, String, String) {
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Sends a byte and a proper end of TLS, and reads the rest: a close before would reset the connection. Could the byte be sent?
+/// Sends a byte and a proper end of TLS, and reads the rest: a close before would reset the
+/// connection. Could the byte be sent?
 fn says_x(mut stream: StreamOwned<ServerConnection, TcpStream>) -> bool {
     let is_sent = stream.write_all(b"x").and_then(|()| stream.flush()).is_ok();
     stream.conn.send_close_notify();

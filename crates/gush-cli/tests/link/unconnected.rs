@@ -34,8 +34,8 @@ fn heard(socket: &UdpSocket) -> Vec<u8> {
     bytes[..count].to_vec()
 }
 
-/// A log shipper goes on when its receiver has restarted; a connected socket fails at the first answer of
-/// ICMP.
+/// A log shipper goes on when its receiver has restarted; a connected socket fails at the first
+/// answer of ICMP.
 #[test]
 fn a_receiver_that_restarts_misses_only_what_was_sent_meanwhile() {
     let first = receiver();

@@ -1,4 +1,5 @@
-//! Connections between virtual machines and their host. Without the kernel's loopback only the refusals can be tested.
+//! Connections between virtual machines and their host. Without the kernel's loopback only the
+//! refusals can be tested.
 
 use std::process::Output;
 

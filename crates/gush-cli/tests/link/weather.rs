@@ -16,7 +16,8 @@ use tempfile::TempDir;
 
 const ONCE: &str = "tcp-listen:127.0.0.1:0";
 
-/// A shell in new network and mount namespaces, where `$0` is gush and no interface is up; none without the right.
+/// A shell in new network and mount namespaces, where `$0` is gush and no interface is up; none
+/// without the right.
 fn apart(dir: &Path, script: &str) -> Option<Output> {
     let unshare = || {
         let mut command = Command::new("unshare");
@@ -146,8 +147,8 @@ fn a_name_that_cannot_be_resolved_is_reported_and_waited_for() {
     assert_eq!(fs::read_to_string(dir.path().join("got")).unwrap(), "known\n");
 }
 
-/// The first address is of IPv6, on a network that swallows everything; the limit is longer than the
-/// test.
+/// The first address is of IPv6, on a network that swallows everything; the limit is longer than
+/// the test.
 #[test]
 fn a_host_is_reached_though_its_first_address_does_not_answer() {
     let dir = TempDir::new().unwrap();
@@ -211,7 +212,8 @@ fn a_flood_of_lookups_takes_few_threads() {
 #[test]
 fn a_host_that_does_not_answer_is_given_up_after_connect_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Only one waits in the queue then; what comes later is not answered (listen(2), tcp_abort_on_overflow).
+    // Only one waits in the queue then; what comes later is not answered (listen(2),
+    // tcp_abort_on_overflow).
     rustix::net::listen(&listener, 0).unwrap();
     let place = listener.local_addr().unwrap();
     let mut waiting = Vec::new();

@@ -1,8 +1,9 @@
-//! `gush pv` compared with pv 1.11: the last line of progress, the number of bytes and the status are those that pv had.
+//! `gush pv` compared with pv 1.11: the last line of progress, the number of bytes and the status
+//! are those that pv had.
 //!
-//! `recorded/pv-1.11.jsonl` has a line for each command line, with the input, and with the answer of pv 1.11.0, built from its
-//! sources, in the locale C.UTF-8. A newer pv writes its answers into the file by
-//! `GUSH_PV=/path/to/pv GUSH_BLESS=1 cargo test -p gush-cli --test pv as_pv`.
+//! `recorded/pv-1.11.jsonl` has a line for each command line, with the input, and with the answer
+//! of pv 1.11.0, built from its sources, in the locale C.UTF-8. A newer pv writes its answers into
+//! the file by `GUSH_PV=/path/to/pv GUSH_BLESS=1 cargo test -p gush-cli --test pv as_pv`.
 
 use std::fs;
 use std::io::Write;
@@ -33,7 +34,8 @@ fn input(case: &Value) -> Vec<u8> {
     }
 }
 
-/// Runs a program with the input of `case` as a pipe. Only the end is shown, however slow the machine is.
+/// Runs a program with the input of `case` as a pipe. Only the end is shown, however slow the
+/// machine is.
 fn answer(mut command: Command, case: &Value) -> Output {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("file"), b"hello\nfile\n").unwrap();

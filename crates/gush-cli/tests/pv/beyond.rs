@@ -414,7 +414,8 @@ fn readings_come_while_bytes_do() {
     assert!(child.wait().unwrap().success());
 }
 
-/// A limit on file sizes ends the transfer, not the program; a command of the transfer has the signal as ever.
+/// A limit on file sizes ends the transfer, not the program; a command of the transfer has the
+/// signal as ever.
 #[test]
 fn the_limit_on_file_sizes_is_reported_and_leaves_nothing() {
     let (dir, _) = source();

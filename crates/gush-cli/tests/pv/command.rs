@@ -217,7 +217,8 @@ fn a_command_does_not_outlive_gush_where_a_thread_cannot_be_started() {
 #[test]
 fn a_command_that_has_read_all_and_closed_its_input_is_not_blamed() {
     let dir = TempDir::new().unwrap();
-    // The input ends once the command has closed its side, and the command ends once gush has closed the writing end.
+    // The input ends once the command has closed its side, and the command ends once gush has
+    // closed the writing end.
     let script = "pipe=$(readlink /proc/$$/fd/0); head -c 9 >/dev/null; exec <&-; : >closed
         while ls -l /proc/$PPID/fd | grep ^l-w | grep -qF \"$pipe\"; do sleep 0.01; done";
     fs::write(dir.path().join("command"), script).unwrap();

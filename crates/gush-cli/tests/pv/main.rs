@@ -1,4 +1,5 @@
-//! `gush pv`, but for the watching of other processes, which has a program of its own (`pv_processes.rs`).
+//! `gush pv`, but for the watching of other processes, which has a program of its own
+//! (`pv_processes.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -235,7 +235,8 @@ fn a_signal_ends_the_transfer_in_order() {
     }
 }
 
-/// The pipe of a tracing instance is a regular file whose read waits, and of which poll(2) says nothing.
+/// The pipe of a tracing instance is a regular file whose read waits, and of which poll(2) says
+/// nothing.
 #[test]
 fn a_read_that_waits_in_a_file_is_ended() {
     let dir = TempDir::new().unwrap();
@@ -244,7 +245,8 @@ fn a_read_that_waits_in_a_file_is_ended() {
         return skipped(&format!("no tracefs: {}", said(&mounted)));
     }
     let own = "mount -t tracefs none T; own=T/instances/gush-$$; mkdir $own || exit 99; trap 'rmdir $own' EXIT";
-    // Whoever does not end is killed, so that only this test fails. A pv that has ended by itself has no state any more.
+    // Whoever does not end is killed, so that only this test fails. A pv that has ended by itself
+    // has no state any more.
     let waits = "pid=$!; (sleep 60; kill -KILL $pid) >/dev/null 2>&1 & while grep -q '^State:.[RD]' /proc/$pid/status 2>got.err; do sleep 0.01; done; sleep 0.2";
     for (words, end, status) in [
         ("-q", "kill -TERM $pid", 32),
@@ -380,7 +382,8 @@ fn bytes_that_went_with_the_store_are_counted() {
     // A file with a name stays, with all of them.
     let output = shell(dir.path(), "cat source | $G pv -q -U store >/dev/full; wc -c <store");
     assert!(!said(&output).contains("stored") && output.stdout == b"300000\n", "{}", said(&output));
-    // A signal while bytes are stored: more than a pipe holds are there once the writer has written them all.
+    // A signal while bytes are stored: more than a pipe holds are there once the writer has written
+    // them all.
     let line = "mkfifo f; (cat source; : >written; exec sleep 600) >f & pid=$!; exec 3<f
         $G pv -q -U - <&3 & until [ -e written ]; do sleep 0.05; done
         kill -TERM $!; wait $!; echo $?; kill $pid";
@@ -502,7 +505,8 @@ fn progress_is_shown_while_the_input_waits_and_the_output_is_full() {
         let held = rustix::io::ioctl_fionread(&reader).unwrap();
         assert!(shown <= held, "{shown} of {held}");
         readings.push(shown);
-        // Five times the same, and all that the pipe holds: it is full, and the display still speaks.
+        // Five times the same, and all that the pipe holds: it is full, and the display still
+        // speaks.
         if shown == held && readings.ends_with(&[held; 5]) {
             break;
         }

@@ -1,4 +1,5 @@
-//! `gush pv` cuts no packet of a pipe in packet mode (O_DIRECT of pipe(2), as of `dd oflag=direct`).
+//! `gush pv` cuts no packet of a pipe in packet mode (O_DIRECT of pipe(2), as of `dd
+//! oflag=direct`).
 
 use std::fs;
 

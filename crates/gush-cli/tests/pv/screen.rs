@@ -245,7 +245,8 @@ fn a_signal_leaves_the_cursor_on_a_new_line() {
         .spawn()
         .unwrap();
     feed(&mut child, b"bytes");
-    // Waiting for a child closes the input that it has; here only the signal is to end the transfer.
+    // Waiting for a child closes the input that it has; here only the signal is to end the
+    // transfer.
     let input = child.stdin.take();
     let mut arrived = [0; 5];
     child.stdout.as_mut().unwrap().read_exact(&mut arrived).unwrap();
@@ -319,7 +320,8 @@ fn a_transfer_in_the_background_leaves_the_terminal_alone_and_is_not_stopped() {
     let terminal = Terminal::new(80);
     let side = || terminal.side.try_clone().unwrap();
     let mut command = Command::new("bash");
-    // Writing from the background stops a program on this terminal, unless the program sees to that.
+    // Writing from the background stops a program on this terminal, unless the program sees to
+    // that.
     let line =
         "stty tostop; echo shell; \"$G\" pv -b -i 0.1 nofile pipe >got & wait $!; echo status $?";
     command.args(["-m", "-c", line]).current_dir(dir.path());

@@ -24,7 +24,8 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Does this source link `gush-test`, directly or through a module of its tests' that is called `common`?
+/// Does this source link `gush-test`, directly or through a module of its tests' that is called
+/// `common`?
 fn links_gush_test(program: &Path) -> bool {
     let text = fs::read_to_string(program).unwrap();
     let tests = program.ancestors().find(|place| place.ends_with("tests"));
@@ -83,9 +84,10 @@ fn is_path(text: &str) -> bool {
 
 /// The paths of a document that nothing is found at, each with its line; and how many it names.
 ///
-/// A path is one of the repository, of `crates/`, or of the crate that the section is about (its `src/` may
-/// be left out there), or of a directory that the paragraph or row has named before. A bare name is in the directory that was named
-/// last, or else in the section's crate or the root: `mod.rs` and `options.rs` are found nearly everywhere.
+/// A path is one of the repository, of `crates/`, or of the crate that the section is about (its
+/// `src/` may be left out there), or of a directory that the paragraph or row has named before. A
+/// bare name is in the directory that was named last, or else in the section's crate or the root:
+/// `mod.rs` and `options.rs` are found nearly everywhere.
 fn missing(root: &Path, document: &str) -> (usize, Vec<String>) {
     let (mut seen, mut missing) = (0, Vec::new());
     let mut crates = vec!["gush".to_owned()];
@@ -183,4 +185,45 @@ fn every_crate_is_on_the_map() {
         let on_it = map.lines().any(|line| line.split_whitespace().next() == Some(&krate));
         assert!(on_it, "no {krate} on the map");
     }
+}
+
+/// The numbers of the comment lines that are too long to read side by side. Tables and examples
+/// cannot be wrapped.
+fn long_comments(text: &str) -> Vec<usize> {
+    let mut is_example = false;
+    let lines = text.lines().enumerate().filter(|(_, line)| {
+        let said = line.trim_start().strip_prefix("//");
+        let said = said.map(|said| said.trim_start_matches(['/', '!']).trim_start());
+        is_example ^= said.is_some_and(|said| said.starts_with("```"));
+        let can_wrap = said.is_some_and(|said| !is_example && !said.starts_with('|'));
+        can_wrap && line.chars().count() > 100
+    });
+    lines.map(|(at, _)| at + 1).collect()
+}
+
+fn sources(place: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+    let all = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    all.filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
+}
+
+#[test]
+fn comments_have_at_most_100_columns() {
+    let all = sources(&repository().join("crates"));
+    assert!(all.len() > 500, "{} sources were found", all.len());
+    let long = all.iter().flat_map(|path| {
+        let lines = long_comments(&fs::read_to_string(path).unwrap());
+        lines.into_iter().map(move |line| format!("{}:{line}", path.display()))
+    });
+    let long: Vec<_> = long.collect();
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+#[test]
+fn a_long_comment_is_found_out() {
+    let long = "x".repeat(100);
+    let text = format!(
+        "// {long}\n//! | {long} |\n/// ```\n/// {long}\n/// ```\n    /// {long}\nlet x = \"{long}\";"
+    );
+    assert_eq!(long_comments(&text), [1, 6]);
 }

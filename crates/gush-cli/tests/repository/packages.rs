@@ -1,4 +1,5 @@
-//! The content of each crate's package: fields of the manifest, texts of the licences, and no tests.
+//! The content of each crate's package: fields of the manifest, texts of the licences, and no
+//! tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Standard output of Cargo, which reads only the repository; nothing where no Cargo can be started.
+/// Standard output of Cargo, which reads only the repository; nothing where no Cargo can be
+/// started.
 fn cargo(words: &[&str]) -> Option<String> {
     let home = TempDir::new().unwrap();
     let started = Command::new(env!("CARGO"))
@@ -156,7 +158,8 @@ fn every_crate_refuses_another_system_with_one_sentence() {
     }
 }
 
-/// Cargo writes the locks of the bindings only where these are built, and `.ci/bindings` refuses an old one.
+/// Cargo writes the locks of the bindings only where these are built, and `.ci/bindings` refuses an
+/// old one.
 #[test]
 fn the_bindings_locks_know_every_dependency_of_the_crates() {
     let read =

@@ -1,4 +1,5 @@
-//! The commands of the README and of docs/*.md work as written, from a fresh clone, and the README's figures are those that were stored.
+//! The commands of the README and of docs/*.md work as written, from a fresh clone, and the
+//! README's figures are those that were stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +22,8 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The blocks fenced as plain `sh`; blocks that a reader is not to run at once are fenced otherwise (`sh no-run`, `console`).
+/// The blocks fenced as plain `sh`; blocks that a reader is not to run at once are fenced otherwise
+/// (`sh no-run`, `console`).
 fn blocks(markdown: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = markdown.lines();
@@ -259,7 +261,8 @@ const NEAR_ONE: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 /// The case of a stored run that `source` means.
 fn described<'r>(source: &Source, run: &'r Run, case: &str) -> &'r Described {
     let Source { says, by, .. } = source;
-    // One comparison of a file, or one suite, is meant: the one whose name `--only` has, if the command has that.
+    // One comparison of a file, or one suite, is meant: the one whose name `--only` has, if the
+    // command has that.
     let only = by.split_once("--only ").map(|(_, rest)| rest.split(' ').next().unwrap());
     let is_meant = |suite: &str| only.is_none_or(|only| suite.ends_with(&format!("/{only}")));
     let described = run.cases.iter().find(|known| known.case == case && is_meant(&known.suite));
@@ -278,7 +281,8 @@ fn is_less_better(source: &Source, run: &Run) -> bool {
     found.is_some_and(|printed| printed.less_is_better)
 }
 
-/// Is a quotient what gush takes divided by what the peer takes? Of two rates it is the peer's divided by gush's.
+/// Is a quotient what gush takes divided by what the peer takes? Of two rates it is the peer's
+/// divided by gush's.
 fn is_gush_over_peer(source: &Source, less_is_better: bool) -> bool {
     let Some(next_to) = &source.next_to else { return true };
     let is_gush = |case: &str| case.split([' ', ',']).next() == Some("gush");

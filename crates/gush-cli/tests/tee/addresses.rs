@@ -75,7 +75,8 @@ fn no_link_outlives_tee_where_another_output_fails_at_the_start() {
         let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
         lines.filter(|line| line.contains(&mark)).collect::<Vec<_>>()
     };
-    // The child to which a link that dies of a signal leaves its open files outlives it by a moment.
+    // The child to which a link that dies of a signal leaves its open files outlives it by a
+    // moment.
     let give_up = Instant::now() + Duration::from_secs(20);
     while !left().is_empty() && Instant::now() < give_up {
         thread::sleep(Duration::from_millis(1));

@@ -1,13 +1,15 @@
-//! `gush tee` and GNU tee side by side: the same line of shell in two equal directories must print the same bytes, leave
-//! the same files, end with the same status, and say the same in gush's words.
+//! `gush tee` and GNU tee side by side: the same line of shell in two equal directories must print
+//! the same bytes, leave the same files, end with the same status, and say the same in gush's
+//! words.
 
 use crate::common::as_gnu::{Sentence, Side};
 
 const FILES: &str = r#"printf 'one\ntwo\n' >in; printf 'old content\n' >old; : >empty; mkdir d; ln -s loop loop
     head -c 3M /dev/zero | tr '\0' z >big; mkfifo fifo"#;
 
-/// Lines of shell; `$T` is tee. Where a mode makes tee exit, GNU tee loses the bytes on the way to the other files, and gush
-/// does not: these files are removed before the comparison (`weather.rs` looks into them).
+/// Lines of shell; `$T` is tee. Where a mode makes tee exit, GNU tee loses the bytes on the way to
+/// the other files, and gush does not: these files are removed before the comparison (`weather.rs`
+/// looks into them).
 const LINES: &[&str] = &[
     "$T <in",
     "$T a <in",

@@ -1,4 +1,5 @@
-//! `gush tee` in bad weather: outputs of every kind, faulty and denied calls, readers that leave or stall.
+//! `gush tee` in bad weather: outputs of every kind, faulty and denied calls, readers that leave or
+//! stall.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -407,7 +408,8 @@ fn a_full_buffer_holds_the_others_back_and_drops_only_where_that_was_asked_for()
     drop(command);
     let copied = || fs::metadata(&copy).map_or(0, |file| file.len());
     eventually("the buffer's bytes", || copied() >= 100_000);
-    // Beside the buffer there are the pipe, and what the source's side and the slow output's have in hand.
+    // Beside the buffer there are the pipe, and what the source's side and the slow output's have
+    // in hand.
     thread::sleep(std::time::Duration::from_millis(100));
     assert!(copied() <= 100_000 + 3 * (64 << 10), "{} bytes", copied());
     assert!(taker(late).join().unwrap() == bytes);

@@ -194,8 +194,8 @@ impl Prepared {
         )))
     }
 
-    /// Runs the cleanup of each contender that was set up, and removes the files. `report` is called
-    /// for failures, `report_interrupted` for a cleanup that continues after an interrupt.
+    /// Runs the cleanup of each contender that was set up, and removes the files. `report` is
+    /// called for failures, `report_interrupted` for a cleanup that continues after an interrupt.
     pub fn end(self, mut report: impl FnMut(&Error), mut report_interrupted: impl FnMut(&str)) {
         let Self { cases, contenders, shared, .. } = self;
         drop(cases);

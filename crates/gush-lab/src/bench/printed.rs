@@ -15,7 +15,8 @@ const TAIL_BYTES: u64 = 64 << 10;
 /// The values of `figures` in the output at `path`, in their order.
 ///
 /// # Errors
-/// [`Error::Refused`] where there is no such line, or the line lacks a figure: a command that did not measure has no sample.
+/// [`Error::Refused`] where there is no such line, or the line lacks a figure: a command that did
+/// not measure has no sample.
 pub(super) fn read(path: &Path, figures: &[Printed]) -> Result<Vec<f64>, Error> {
     let tail = tail(path).map_err(|error| Error::failed("cannot read what it printed", error))?;
     let object = |line: &str| serde_json::from_str::<Map<String, Value>>(line).ok();

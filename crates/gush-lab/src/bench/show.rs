@@ -53,7 +53,8 @@ pub fn time(seconds: f64, unit: Option<Unit>) -> String {
     format!("{:.decimals$} {name}", seconds * factor)
 }
 
-/// The interval of the times in the unit of the median; of few samples the least and the most in brackets.
+/// The interval of the times in the unit of the median; of few samples the least and the most in
+/// brackets.
 fn interval(one: &Summary, unit: Option<Unit>) -> String {
     let Estimate { value, .. } = one.seconds.median;
     let (factor, name) = unit.unwrap_or(Unit::of(value)).parts();

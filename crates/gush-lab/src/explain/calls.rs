@@ -13,7 +13,8 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Reads the output of the `function` tracer (Documentation/trace/ftrace.rst): `task [cpu] flags time: function <-caller`.
+    /// Reads the output of the `function` tracer (Documentation/trace/ftrace.rst): `task [cpu]
+    /// flags time: function <-caller`.
     ///
     /// This tracer does not report ends of calls: a function belongs to the innermost open call of
     /// the caller. Where there is none (a caller that cannot be traced) the function is left out. A

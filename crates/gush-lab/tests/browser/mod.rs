@@ -1,4 +1,5 @@
-//! A headless Chromium, spoken to by the DevTools protocol over a pipe: JSON, a NUL after each message.
+//! A headless Chromium, spoken to by the DevTools protocol over a pipe: JSON, a NUL after each
+//! message.
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::{Deref, DerefMut};
@@ -10,7 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A browser that shows one page. Starting a browser takes seconds: one that a test is done with serves the next test.
+/// A browser that shows one page. Starting a browser takes seconds: one that a test is done with
+/// serves the next test.
 pub struct Browser {
     child: Child,
     to: ChildStdin,
@@ -83,7 +85,8 @@ impl Browser {
             .find(|path| path.is_file())
             .ok_or("no Chromium on this machine")?;
         let profile = tempfile::tempdir().map_err(|error| error.to_string())?;
-        // The pipe's ends are to be descriptors 3 and 4; timeout ends a browser whose test has died.
+        // The pipe's ends are to be descriptors 3 and 4; timeout ends a browser whose test has
+        // died.
         let mut child = Command::new("sh")
             .args(["-c", "exec timeout 600 \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"])
             .arg(found)

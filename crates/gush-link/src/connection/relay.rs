@@ -169,7 +169,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Resolves when a relay of datagrams ends without an end of its bytes. Takes no memory for others.
+    /// Resolves when a relay of datagrams ends without an end of its bytes. Takes no memory for
+    /// others.
     fn stopped<'s>(
         &'s self,
         has_datagrams: bool,

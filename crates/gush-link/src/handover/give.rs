@@ -360,8 +360,8 @@ async fn offer(
 /// It does not, and cannot any more.
 async fn answer_of(wire: &mut Wire, late: impl Future<Output = ()>) -> io::Result<()> {
     let answer = match unless(late, wire.receive()).await {
-        // Given up here alone, everything would be used twice if the new process takes it meanwhile:
-        // either it has done so already, or cannot any more.
+        // Given up here alone, everything would be used twice if the new process takes it
+        // meanwhile: either it has done so already, or cannot any more.
         Err(error) => {
             wire.stop_receiving()?;
             wire.receive().await.map_err(|_| error)

@@ -17,16 +17,17 @@
 //!  connections
 //! ```
 //!
-//! **Invariant:** a connection is used by one process. Up to `Taken` it is the running link's, whose
-//! relays are paused and go on if anything fails: bytes in flight are in pipes that both have, or
-//! were copied. `Taken` counts as sent when the kernel has queued it: from then on everything is the
-//! new process's. A running link that gives up after `All` first shuts its socket down for reading,
-//! so that `Taken` is there already or cannot be sent.
+//! **Invariant:** a connection is used by one process. Up to `Taken` it is the running link's,
+//! whose relays are paused and go on if anything fails: bytes in flight are in pipes that both
+//! have, or were copied. `Taken` counts as sent when the kernel has queued it: from then on
+//! everything is the new process's. A running link that gives up after `All` first shuts its socket
+//! down for reading, so that `Taken` is there already or cannot be sent.
 //!
 //! So a new process that dies on its way has used nothing, and nothing is lost; there is no moment
 //! at which a process that has not begun to serve owns a connection. Clients that come meanwhile
-//! wait in the queue of the listener, which both have, and none is refused. TLS, programs, terminals,
-//! pipes and connections in another phase than their relay stay with their process until they end.
+//! wait in the queue of the listener, which both have, and none is refused. TLS, programs,
+//! terminals, pipes and connections in another phase than their relay stay with their process until
+//! they end.
 
 mod give;
 mod relays;

@@ -62,7 +62,8 @@ pub(super) enum Message {
     /// With the descriptors of the pipes with bytes in flight; packets with the bytes in memory
     /// follow.
     States(Vec<State>),
-    /// No more states come: other known connections stay. The numbers of new clients come after this one.
+    /// No more states come: other known connections stay. The numbers of new clients come after
+    /// this one.
     All {
         last_id: u64,
     },

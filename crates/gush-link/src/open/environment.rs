@@ -26,8 +26,8 @@ pub fn variables_of_some() -> impl Iterator<Item = String> {
     certificate.chain(ancillary::VARIABLES.map(str::to_owned))
 }
 
-/// Sets the variables that socat sets: under socat's names in socat's form, and without the prefix as
-/// they are.
+/// Sets the variables that socat sets: under socat's names in socat's form, and without the prefix
+/// as they are.
 pub(super) fn set(command: &mut Command, client: Option<&Client>, is_once: bool) {
     for variable in NOT_FOR_CHILDREN {
         command.env_remove(variable);

@@ -186,7 +186,8 @@ async fn open(
     let permissions = Permissions::of_file(options)?;
     let mut flags = flags | self::flags(options, how)?;
     if kind.is_some() && is_read_only(flags) && !flags.contains(OFlags::EXCL) {
-        // The kernel refuses it for another user's file in /tmp (proc_sys_fs(5), protected_regular).
+        // The kernel refuses it for another user's file in /tmp (proc_sys_fs(5),
+        // protected_regular).
         flags -= OFlags::CREATE;
     }
     let call = OpenCall { path, flags, mode: Mode::from_raw_mode(file_mode(options)), permissions };

@@ -100,8 +100,8 @@ impl Borrowed {
 
 /// What an end owns besides its descriptors, until the connection is over.
 ///
-/// Dropping the keeper removes the end's FIFO and ends the end's program. Most ends own nothing, and
-/// have no memory for it.
+/// Dropping the keeper removes the end's FIFO and ends the end's program. Most ends own nothing,
+/// and have no memory for it.
 #[derive(Default)]
 pub struct Keeper(Option<Box<Owned>>);
 

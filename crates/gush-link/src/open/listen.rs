@@ -82,8 +82,8 @@ pub(crate) async fn unix(
     }
 }
 
-/// The file of a Unix socket that is bound later gets the socket's mode, less the umask (unix_bind in
-/// net/unix/af_unix.c), so that it never has more than requested.
+/// The file of a Unix socket that is bound later gets the socket's mode, less the umask (unix_bind
+/// in net/unix/af_unix.c), so that it never has more than requested.
 pub(super) fn set_mode(fd: &OwnedFd, mode: u32) -> Result<(), OpenError> {
     rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
         .map_err(|errno| OpenError::new("set the mode", errno))

@@ -158,7 +158,8 @@ impl How {
     }
 
     /// As socat opens it. Of a program that the link does not wait for, only the process of `exec:`
-    /// gets SIGTERM, once, and `shell:` is left alone. A byte for a file with `rdonly` is a failure.
+    /// gets SIGTERM, once, and `shell:` is left alone. A byte for a file with `rdonly` is a
+    /// failure.
     #[must_use]
     pub fn graceful(self, is_graceful: bool) -> Self {
         Self { is_graceful, ..self }
@@ -174,8 +175,8 @@ impl How {
         Self { client: Some(client), ..self }
     }
 
-    /// What else is known of the client, as variables of programs: the certificate that it has shown
-    /// (SOCAT_OPENSSL_X509_...), and what `ancillary` reports of its datagram.
+    /// What else is known of the client, as variables of programs: the certificate that it has
+    /// shown (SOCAT_OPENSSL_X509_...), and what `ancillary` reports of its datagram.
     pub(crate) fn knowing(mut self, end: &End) -> Self {
         if let Some(client) = &mut self.client {
             client.certificate.clone_from(&end.certificate);
@@ -474,8 +475,8 @@ impl Opened {
     }
 }
 
-/// Opens an address, again and again as `retry=` says while the obstacle may pass. A connection with
-/// `fork` is not made yet.
+/// Opens an address, again and again as `retry=` says while the obstacle may pass. A connection
+/// with `fork` is not made yet.
 ///
 /// # Errors
 /// [`OpenError`], with the failure and the remedy.

@@ -195,7 +195,8 @@ fn with_address(
     call(&SocketAddrUnix::new(&short)?)
 }
 
-/// The pattern with random letters and digits in the place of each `X` at its end, as for mkstemp(3).
+/// The pattern with random letters and digits in the place of each `X` at its end, as for
+/// mkstemp(3).
 pub(super) fn with_random_end(pattern: &str) -> String {
     const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let start = pattern.trim_end_matches('X');

@@ -1,5 +1,5 @@
-//! Connecting to a host with several addresses: attempts overlap, and the first that succeeds counts
-//! (RFC 8305, Happy Eyeballs).
+//! Connecting to a host with several addresses: attempts overlap, and the first that succeeds
+//! counts (RFC 8305, Happy Eyeballs).
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

@@ -47,8 +47,8 @@ impl Authorities {
     }
 }
 
-/// Whom `cafile=` and `capath=` trust, or else this system. As with OpenSSL, and unlike with webpki,
-/// a chain ends in a self-signed certificate.
+/// Whom `cafile=` and `capath=` trust, or else this system. As with OpenSSL, and unlike with
+/// webpki, a chain ends in a self-signed certificate.
 pub(super) fn authorities(options: &Options) -> Result<Authorities, OpenError> {
     let mut roots = RootCertStore::empty();
     let mut named = Vec::new();

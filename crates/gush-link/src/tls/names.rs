@@ -42,8 +42,8 @@ impl fmt::Display for NotFor {
 impl std::error::Error for NotFor {}
 
 /// Has a verified certificate the name of `commonname=`? As in socat
-/// (`openssl_handle_peer_certificate` of its xio-openssl.c) that is an alternative name or the first
-/// common name.
+/// (`openssl_handle_peer_certificate` of its xio-openssl.c) that is an alternative name or the
+/// first common name.
 pub(super) fn check_common(own: &CertificateDer<'_>, wanted: &str) -> Result<(), Error> {
     let own = parsed(own)?;
     let mut names = alternative_names(&own).unwrap_or_default();

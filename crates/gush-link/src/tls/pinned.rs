@@ -1,5 +1,5 @@
 //! Certificates that are trusted themselves, not by an authority's signature: `cafile=` names the
-//! peer's own, which is self-signed. webpki takes it for an authority's, and parses none of version 1.
+//! peer's own, which is self-signed. webpki takes it for an authority's, and parses no version 1.
 
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::{CertificateError, Error};

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use crate::open_common::{one, run, talk};
 use gush_link::open::OpenError;
 
-/// A proxy for one client: hears `expected`, then says its line of `words`, and so on. Its place, and its thread,
-/// which gives what the client said at the end.
+/// A proxy for one client: hears `expected`, then says its line of `words`, and so on. Its place,
+/// and its thread, which gives what the client said at the end.
 fn proxy(words: Vec<(Vec<u8>, Vec<u8>)>) -> (String, JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = listener.local_addr().unwrap().to_string();
@@ -210,7 +210,8 @@ fn an_http_proxy_may_answer_in_part_with_any_blanks_and_end_its_lines_by_lf() {
     }
 }
 
-/// The other proxies of these tests go on to read: here the end of the answer is the proxy's last word.
+/// The other proxies of these tests go on to read: here the end of the answer is the proxy's last
+/// word.
 #[test]
 fn a_proxy_that_leaves_within_its_answer_is_reported() {
     for (kind, answer) in [("http-connect", &b"HTTP/1.1 200 OK\r\n"[..]), ("socks5", b"\x05")] {

@@ -85,7 +85,8 @@ fn what_no_waiting_helps_is_not_tried_again() {
     assert!(error.to_string().contains("Not a directory"), "{error}");
 }
 
-/// A TCP port that does not answer: the queue is full of unaccepted clients, and the kernel drops further ones.
+/// A TCP port that does not answer: the queue is full of unaccepted clients, and the kernel drops
+/// further ones.
 struct Silent {
     address: std::net::SocketAddr,
     _held: (OwnedFd, Vec<End>),
@@ -119,8 +120,8 @@ fn a_host_that_does_not_answer_is_given_up_in_time() {
     });
 }
 
-/// Opens an address while the clock stands still and goes to the next timer when there is nothing else to do: how many
-/// seconds are waited in vain, and what is said then.
+/// Opens an address while the clock stands still and goes to the next timer when there is nothing
+/// else to do: how many seconds are waited in vain, and what is said then.
 async fn waited_in_vain(text: &str) -> (u64, OpenError) {
     tokio::time::pause();
     let began = tokio::time::Instant::now();
@@ -176,7 +177,8 @@ fn a_refused_udp_peer_does_not_fail_the_opening() {
     run(one(&format!("udp:{place}"))).unwrap();
 }
 
-/// Runs `work` in a network of its own, which has no interface that is up; `None` without the right to make one.
+/// Runs `work` in a network of its own, which has no interface that is up; `None` without the right
+/// to make one.
 fn without_a_network(work: impl AsyncFnOnce() -> OpenError + Send + 'static) -> Option<OpenError> {
     let thread = std::thread::spawn(|| {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).ok()?;

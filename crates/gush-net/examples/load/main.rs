@@ -1,9 +1,11 @@
-//! Load for a relay: `load CASE --listen PORT --connect PORT [--bytes N] [--count N] [--clients N] -- RELAY… [-- ANOTHER…]`.
+//! Load for a relay: `load CASE --listen PORT --connect PORT [--bytes N] [--count N] [--clients N]
+//! -- RELAY… [-- ANOTHER…]`.
 //!
-//! The program starts the relay, plays the client, which connects to the relay, and the server, which the relay connects to, and
-//! ends the relay. It prints one line of JSON: figures of the load, and of the relay alone (processor seconds, memory). A
-//! lost byte or connection is a failure. Sending is sendfile from memory (write where that call is missing), and receiving
-//! drops bytes inside the kernel, so that neither adds much to the relay's time.
+//! The program starts the relay, plays the client, which connects to the relay, and the server,
+//! which the relay connects to, and ends the relay. It prints one line of JSON: figures of the
+//! load, and of the relay alone (processor seconds, memory). A lost byte or connection is a
+//! failure. Sending is sendfile from memory (write where that call is missing), and receiving drops
+//! bytes inside the kernel, so that neither adds much to the relay's time.
 //!
 //! | case | the load | figures |
 //! |---|---|---|
@@ -15,8 +17,9 @@
 //! | `file-out` | the relay sends `--bytes` of a file to each client; `--get 1` asks for `/source` by HTTP before | as `bulk` |
 //! | `file-in` | the relay stores `--bytes` that the client sends, and ends | as `bulk` |
 //!
-//! `--connect` is the port that the client connects to, and `--relay` the one of the measured relay, if the two are not the same:
-//! another relay, after a second `--`, then stands between them, as for TLS.
+//! `--connect` is the port that the client connects to, and `--relay` the one of the measured
+//! relay, if the two are not the same: another relay, after a second `--`, then stands between
+//! them, as for TLS.
 
 mod relay;
 
@@ -254,8 +257,9 @@ impl Load {
         Ok(vec![("seconds", seconds), ("connections_per_s", rate), ("relay_s", used)])
     }
 
-    /// A server with room for all clients at once. Where the queue of a listener is full, the kernel drops the last message of a
-    /// handshake: the client takes itself for connected, and the server hears of it only when the client sends.
+    /// A server with room for all clients at once. Where the queue of a listener is full, the
+    /// kernel drops the last message of a handshake: the client takes itself for connected, and the
+    /// server hears of it only when the client sends.
     fn listener(&self) -> std::io::Result<tokio::net::TcpListener> {
         let socket = tokio::net::TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;

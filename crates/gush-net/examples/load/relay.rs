@@ -22,7 +22,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts a relay, and waits until the relay listens on `port`: without connecting, because a relay may take one client only.
+    /// Starts a relay, and waits until the relay listens on `port`: without connecting, because a
+    /// relay may take one client only.
     pub fn start(command: &[String], port: u16) -> Result<Self, Failed> {
         let (program, words) = command.split_first().ok_or("-- needs the command of a relay")?;
         if listens(port)? {
@@ -42,7 +43,8 @@ impl Relay {
         Err(format!("{program} does not listen on port {port}").into())
     }
 
-    /// The relay's processes: HAProxy and nginx work in a child, and socat serves each client in one.
+    /// The relay's processes: HAProxy and nginx work in a child, and socat serves each client in
+    /// one.
     fn pids(&self) -> Vec<u32> {
         let (mut found, mut queue) = (Vec::new(), VecDeque::from([self.process.id()]));
         while let Some(pid) = queue.pop_front() {
@@ -55,7 +57,8 @@ impl Relay {
         found
     }
 
-    /// Processor seconds so far: of living threads to the nanosecond, of children that have ended in clock ticks (proc(5)).
+    /// Processor seconds so far: of living threads to the nanosecond, of children that have ended
+    /// in clock ticks (proc(5)).
     pub fn cpu_seconds(&self) -> f64 {
         let stat =
             fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
@@ -121,7 +124,8 @@ impl Drop for Relay {
             }
         }
         let _ = self.process.wait();
-        // A relay of several processes is gone when its last one is, and the next relay needs the port.
+        // A relay of several processes is gone when its last one is, and the next relay needs the
+        // port.
         for _ in 0..PATIENCE {
             if !listens(self.port).unwrap_or(false) {
                 break;

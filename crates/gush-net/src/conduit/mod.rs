@@ -182,7 +182,8 @@ impl Conduit {
     }
 
     /// As [`Conduit::of_stream`], for a stream over the socket that `socket` returns: then
-    /// [`Conduit::linger`], [`Conduit::arrived`] and [`Conduit::reset_on_close`] serve as for the socket.
+    /// [`Conduit::linger`], [`Conduit::arrived`] and [`Conduit::reset_on_close`] serve as for the
+    /// socket.
     ///
     /// A conduit is an `AsyncRead` and `AsyncWrite` itself, so that a stream may be made over one.
     ///
@@ -271,9 +272,9 @@ impl Conduit {
         self.facts().write_fd
     }
 
-    /// The descriptors, so that another process can make the same conduit of them; `None` of streams
-    /// without a descriptor, and where an end of data would not be seen again, as at terminals, or
-    /// not while another process has a copy, as at pipes.
+    /// The descriptors, so that another process can make the same conduit of them; `None` of
+    /// streams without a descriptor, and where an end of data would not be seen again, as at
+    /// terminals, or not while another process has a copy, as at pipes.
     #[must_use]
     pub fn parts(&self) -> Option<Vec<(Part, BorrowedFd<'_>)>> {
         fn part(half: &Half, reads: bool, writes: bool) -> Option<(Part, BorrowedFd<'_>)> {

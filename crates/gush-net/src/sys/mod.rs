@@ -78,8 +78,8 @@ fn type_id<T: ?Sized>() -> TypeId {
     }
     let of: &dyn Identified = &PhantomData::<T>;
     // SAFETY: the two references have one layout. The value whose lifetime is extended is a
-    // PhantomData, of which `id` reads nothing; lifetimes are erased in generated code, so that `id`
-    // exists for every `T`.
+    // PhantomData, of which `id` reads nothing; lifetimes are erased in generated code, so that
+    // `id` exists for every `T`.
     Identified::id(unsafe {
         std::mem::transmute::<&dyn Identified, &(dyn Identified + 'static)>(of)
     })
@@ -94,9 +94,9 @@ where
     if type_id::<E>() != type_id::<K::As<'static>>() {
         return Err(end);
     }
-    // SAFETY: `E` is `K::As` with lifetimes that outlive `'r`, as `E` is borrowed for `'r`. A shared
-    // reference to a covariant type (`Known`) may be used as one with shorter lifetimes, and borrows
-    // all of `end`.
+    // SAFETY: `E` is `K::As` with lifetimes that outlive `'r`, as `E` is borrowed for `'r`. A
+    // shared reference to a covariant type (`Known`) may be used as one with shorter lifetimes, and
+    // borrows all of `end`.
     Ok(unsafe { &*std::ptr::from_mut(end).cast::<K::As<'r>>() })
 }
 

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Answers every other call only at a second call, moves small pieces, and may keep written bytes until
-/// flushed, as TLS does.
+/// Answers every other call only at a second call, moves small pieces, and may keep written bytes
+/// until flushed, as TLS does.
 #[derive(Debug)]
 pub struct Halting<S> {
     inner: S,

@@ -26,7 +26,8 @@ pub fn pair(wire: Wire) -> (Peer, Peer) {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
             let near = TcpStream::connect(listener.local_addr().unwrap()).expect("connected");
             let (far, _) = listener.accept().expect("accepted");
-            // Or short messages would wait for acknowledgements, and tests of turns would take seconds.
+            // Or short messages would wait for acknowledgements, and tests of turns would take
+            // seconds.
             near.set_nodelay(true).unwrap();
             far.set_nodelay(true).unwrap();
             (Peer::Tcp(near), Peer::Tcp(far))
@@ -182,8 +183,8 @@ pub fn spawn_relay(
     })
 }
 
-/// Runs a future on this thread. A relay that hangs is dropped after two minutes: the peers see their
-/// connections end, and the test fails.
+/// Runs a future on this thread. A relay that hangs is dropped after two minutes: the peers see
+/// their connections end, and the test fails.
 pub fn run<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -221,8 +222,8 @@ impl Pattern {
     }
 }
 
-/// The bytes at a place of a stream whose period is a prime number: lost, doubled or displaced bytes
-/// show, and a comparison costs no more than a copy.
+/// The bytes at a place of a stream whose period is a prime number: lost, doubled or displaced
+/// bytes show, and a comparison costs no more than a copy.
 pub fn numbered(from_bytes: u64, count_bytes: usize) -> &'static [u8] {
     // The largest prime below 256 KiB: no buffer of a power of two shows the same bytes twice.
     const PERIOD: usize = 262_139;

@@ -11,7 +11,8 @@ pub enum Fate {
     Proven,
     /// As many bytes as were asked for.
     Limit,
-    /// As many bytes as were asked for, counted by who dropped a relay, which knows no length of a stream.
+    /// As many bytes as were asked for, counted by who dropped a relay, which knows no length of a
+    /// stream.
     Cut,
     Failed(Side, Errno),
     /// A method that was named does not serve here.
@@ -66,10 +67,10 @@ impl Account {
 
     /// Did another driver come to the same?
     ///
-    /// How much is in flight when a target fails depends on how much a driver takes at once, so the number is
-    /// compared where everything fits into one piece, and drivers go the same way ([`Hand::road`]). A file
-    /// gives undelivered bytes again: the mover puts the file's position back, and a relay, which has
-    /// no use for the file any more, counts the bytes as lost.
+    /// How much is in flight when a target fails depends on how much a driver takes at once, so the
+    /// number is compared where everything fits into one piece, and drivers go the same way
+    /// ([`Hand::road`]). A file gives undelivered bytes again: the mover puts the file's position
+    /// back, and a relay, which has no use for the file any more, counts the bytes as lost.
     ///
     /// [`Hand::road`]: crate::hands::Hand::road
     pub fn agrees(&self, other: &Account, case: &Case, same_road: bool) -> bool {

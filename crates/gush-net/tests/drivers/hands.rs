@@ -111,8 +111,8 @@ impl Hand {
         can.then_some(Case { fate, ..row })
     }
 
-    /// How this driver's bytes go where others splice: otherwise than theirs, bytes can be in flight that a
-    /// splice would have left in the source.
+    /// How this driver's bytes go where others splice: otherwise than theirs, bytes can be in
+    /// flight that a splice would have left in the source.
     pub fn road(self, case: &Case) -> Road {
         let from_socket = matches!(case.from, SourceKind::UnixStream | SourceKind::Tcp);
         let to_socket = [TargetKind::UnixStream, TargetKind::Tcp].map(To::Kind).contains(&case.to);
@@ -283,7 +283,8 @@ fn by_mover(case: Case, mover: Mover<'_>) -> Reported {
     }
     match mover.run() {
         Ok(report) => {
-            // The report does not say which of the two it was: a length that was reached is not gone past.
+            // The report does not say which of the two it was: a length that was reached is not
+            // gone past.
             let all = case.limit == Some(report.bytes);
             let fate = if all { Fate::Limit } else { Fate::Proven };
             Reported { fate, delivered: report.bytes, in_flight: 0 }

@@ -1,8 +1,9 @@
 //! One table of moves through every driver: the same bytes, the same account, the same end.
 //!
-//! A flow decides about bytes and a driver about waiting, so the outcome must be the same with every driver:
-//! the blocking `Mover`, a relay on tokio, one that is dropped at every poll, or a hand that waits for
-//! edges alone. Where outcomes differ on purpose, [`Hand::row`] and [`Account::agrees`] say why.
+//! A flow decides about bytes and a driver about waiting, so the outcome must be the same with
+//! every driver: the blocking `Mover`, a relay on tokio, one that is dropped at every poll, or a
+//! hand that waits for edges alone. Where outcomes differ on purpose, [`Hand::row`] and
+//! [`Account::agrees`] say why.
 
 #[path = "../../../gush/tests/common/mod.rs"]
 #[macro_use]
@@ -27,8 +28,8 @@ use common::{SourceKind as S, TargetKind as T};
 use gush::{Choice, Errno, MethodName, Side};
 use hands::Hand;
 
-/// Plays every row with every hand that can; each must come to the expected end, and all to the same. Every day these are the
-/// rows of a sample, with every hand.
+/// Plays every row with every hand that can; each must come to the expected end, and all to the
+/// same. Every day these are the rows of a sample, with every hand.
 fn play(rows: impl IntoIterator<Item = Case>, at_least: usize) {
     let rows: Vec<Case> = rows.into_iter().collect();
     let hands = |row: &Case| Hand::ALL.into_iter().filter(|hand| hand.row(*row).is_some()).count();
@@ -44,7 +45,8 @@ fn play(rows: impl IntoIterator<Item = Case>, at_least: usize) {
         let Case { from, to, scene, bytes, limit, choice, .. } = row;
         let rest = format!("{scene:?} {bytes} {limit:?} {choice}");
         let mut keys = vec![format!("{from:?} {rest}"), format!("{to:?} {rest}")];
-        // Two kinds meet with as many bytes as they ever do: a row without bytes says little about the two.
+        // Two kinds meet with as many bytes as they ever do: a row without bytes says little about
+        // the two.
         keys.extend((most_bytes[&pair(row)] == *bytes).then(|| pair(row)));
         keys
     });
@@ -65,7 +67,8 @@ fn play(rows: impl IntoIterator<Item = Case>, at_least: usize) {
     assert_eq!(played, expected, "moves were left out");
 }
 
-/// Plays one row with every hand that can: the number of moves, and a line for each that went wrong.
+/// Plays one row with every hand that can: the number of moves, and a line for each that went
+/// wrong.
 fn play_by_all(row: &Case) -> (usize, String) {
     let (mut wrong, mut played) = (String::new(), 0);
     let mut first: Option<(Hand, Account)> = None;

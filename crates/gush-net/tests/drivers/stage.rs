@@ -72,7 +72,8 @@ impl Stage {
             wait_for(&stage.source, PollFlags::ERR);
         }
         if case.scene == Scene::NoReader && stage.feeder.is_some() {
-            // A source with nothing yet may be asked by `read`, which takes what comes before the target is found broken.
+            // A source with nothing yet may be asked by `read`, which takes what comes before the
+            // target is found broken.
             wait_for(&stage.source, PollFlags::IN);
         }
         Ok(stage)
@@ -192,7 +193,8 @@ fn send(far: &OwnedFd, piece: &[u8], case: Case, seen: &Seen) -> Result<(), Errn
     }
 }
 
-/// An urgent byte first; in line that is a byte of the piece, and otherwise a byte that no reader gets.
+/// An urgent byte first; in line that is a byte of the piece, and otherwise a byte that no reader
+/// gets.
 fn send_urgently(far: &OwnedFd, piece: &[u8], case: Case) -> Result<(), Errno> {
     let in_line = case.scene == Scene::Urgent { in_line: true };
     let (urgent, rest) = if in_line { piece.split_at(1) } else { (&b"!"[..], piece) };
@@ -240,10 +242,12 @@ fn device(path: &str) -> Result<OwnedFd, String> {
     Ok(file.into())
 }
 
-/// Held to write while a program is started: until its execve(2) the new process has copies of all descriptors.
+/// Held to write while a program is started: until its execve(2) the new process has copies of all
+/// descriptors.
 pub static FORKING: RwLock<()> = RwLock::new(());
 
-/// A new file on a small file system, mounted in the namespace of a thread that ends: the kernel unmounts it when the file is closed.
+/// A new file on a small file system, mounted in the namespace of a thread that ends: the kernel
+/// unmounts it when the file is closed.
 pub fn small_file_system() -> Option<OwnedFd> {
     let dir = tempfile::tempdir().ok()?;
     let mount = |words: &[&str]| {
@@ -275,7 +279,8 @@ fn take(
     done: &AtomicBool,
 ) -> Vec<Vec<u8>> {
     if case.scene == Scene::Stuffed {
-        // Until the sender has written nothing more for a while: from a file, until the pipe is full.
+        // Until the sender has written nothing more for a while: from a file, until the pipe is
+        // full.
         let full = || (seen.sent.load(Ordering::Acquire), unread_bytes(&far));
         let mut before = (usize::MAX, 0);
         while full() != before {

@@ -1,6 +1,7 @@
 //! Faults at every call of a relay: nothing lost, nothing twice, no false end, either way.
 //!
-//! Built with the feature `faults` of the engine only: `cargo test -p gush-net --features gush/faults --test faults`.
+//! Built with the feature `faults` of the engine only: `cargo test -p gush-net --features
+//! gush/faults --test faults`.
 
 #[path = "../../../gush/tests/common/mod.rs"]
 mod common;
@@ -103,8 +104,8 @@ fn lacks_a_pipe(case: Case, call: Call, outcome: &Outcome) -> bool {
     makes_a_pipe && needs_one && outcome.fate == Fate::Refused(None)
 }
 
-/// The error names the injected cause. Where there is none, another way was found, and all has arrived; and
-/// where the plan chooses, a way that is refused is none to fail by.
+/// The error names the injected cause. Where there is none, another way was found, and all has
+/// arrived; and where the plan chooses, a way that is refused is none to fail by.
 fn names_the_cause(
     case: Case,
     call: Call,
@@ -165,8 +166,8 @@ fn a_relay_survives_every_interruption() {
     sweep(1500, Lasts::Once, |_, _| vec![Trouble::Fails(Errno::INTR)], succeeds);
 }
 
-/// The kernel says `EAGAIN` of a side that has more: no edge comes, and the idle limit ends the relay, with
-/// every byte counted. A call that means no side is followed by questions, and goes on.
+/// The kernel says `EAGAIN` of a side that has more: no edge comes, and the idle limit ends the
+/// relay, with every byte counted. A call that means no side is followed by questions, and goes on.
 #[test]
 fn nothing_is_lost_when_any_call_of_a_relay_answers_eagain() {
     fn again(case: Case, call: Call) -> Vec<Trouble> {
@@ -183,7 +184,8 @@ fn nothing_is_lost_when_any_call_of_a_relay_answers_eagain() {
 #[test]
 fn a_relay_survives_every_short_count() {
     fn short(case: Case, call: Call) -> Vec<Trouble> {
-        // A message that is cut is an error, and its rest is lost: that is what its boundaries mean.
+        // A message that is cut is an error, and its rest is lost: that is what its boundaries
+        // mean.
         let whole = [case.a, case.b].contains(&Kind::Seqpacket);
         if is_data(call) && !whole {
             [1, 1000, 4095].map(Trouble::Short).to_vec()

@@ -52,7 +52,8 @@ fn alone_no_thread_of_a_relay_escapes_its_plan() {
                 let totals = Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await?;
                 Ok::<_, std::io::Error>(totals.forward.bytes)
             }));
-            // First on this thread, and then on others: on a busy machine one of them may do all that is left to do.
+            // First on this thread, and then on others: on a busy machine one of them may do all
+            // that is left to do.
             thread::scope(|scope| {
                 let (done, is_done) = oneshot::channel();
                 let (client, server) = (&client, &server);

@@ -563,8 +563,8 @@ fn a_connection_in_full_flow_does_not_starve_its_neighbour() {
     draining.join().unwrap();
 }
 
-/// A server that has answered and closed, with bytes unread, resets the connection: writing there fails, but the answer
-/// has arrived.
+/// A server that has answered and closed, with bytes unread, resets the connection: writing there
+/// fails, but the answer has arrived.
 #[test]
 fn an_answer_that_has_arrived_is_delivered_after_the_other_direction_fails() {
     const ANSWER_BYTES: u64 = 60_000;
@@ -606,7 +606,8 @@ async fn short_pieces_of_one_write_leave_together() {
     theirs.read_exact(&mut arrived).unwrap();
     assert_eq!(&arrived, b"change cipher specalert");
 
-    // A long piece goes alone, from where it is; what does not fit into the room for short ones waits.
+    // A long piece goes alone, from where it is; what does not fit into the room for short ones
+    // waits.
     let (short, long) = (numbered(0, 700), numbered(700, 4096));
     for (first, second, taken) in [(long, short, 4096), (short, long, 1024)] {
         let pieces = [first, second].map(std::io::IoSlice::new);
@@ -671,7 +672,8 @@ fn a_one_way_copy_that_ends_by_its_idle_limit_reports_bytes_left_at_the_source()
     });
 }
 
-/// The other direction has its last words, but not for as long as somebody likes who does not read them.
+/// The other direction has its last words, but not for as long as somebody likes who does not read
+/// them.
 #[test]
 fn a_failure_waits_for_no_reader_that_takes_nothing() {
     run(async {

@@ -1,5 +1,5 @@
-//! The tunnel of the example `connect`: bytes that hyper has read ahead are delivered first, and a TCP connection is relayed inside
-//! the kernel.
+//! The tunnel of the example `connect`: bytes that hyper has read ahead are delivered first, and a
+//! TCP connection is relayed inside the kernel.
 
 use crate::common::{numbered, run};
 use gush::MethodName;
@@ -21,7 +21,8 @@ async fn head(from: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8(head).expect("ASCII")
 }
 
-/// A client asks for a tunnel to a server, through the proxy at the other end of `proxy`, and both talk.
+/// A client asks for a tunnel to a server, through the proxy at the other end of `proxy`, and both
+/// talk.
 async fn through<C, P>(mut client: C, proxy: P) -> Totals
 where
     C: AsyncRead + AsyncWrite + Send + Unpin + 'static,

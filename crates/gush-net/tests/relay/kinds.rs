@@ -101,7 +101,8 @@ fn a_child_on_a_pseudo_terminal_sees_the_end_as_a_user_would_type_it() {
     wait(child);
 }
 
-/// A pseudo-terminal without echo that keeps lines: the master, and the slave, which nobody reads yet.
+/// A pseudo-terminal without echo that keeps lines: the master, and the slave, which nobody reads
+/// yet.
 fn silent_terminal() -> (OwnedFd, File) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -242,8 +243,8 @@ fn an_inherited_descriptor_keeps_its_flags_and_never_blocks_the_relay() {
     while has_room() {
         std::thread::yield_now();
     }
-    // Nobody reads what is sent to the server, and the other direction goes on: as often as a relay that is held
-    // by the full socket would have to be lucky.
+    // Nobody reads what is sent to the server, and the other direction goes on: as often as a relay
+    // that is held by the full socket would have to be lucky.
     set_socket_timeout(&client, Timeout::Recv, Some(Duration::from_secs(30))).unwrap();
     for round in 0..100 {
         let mut heard = [0; 10];

@@ -240,7 +240,8 @@ fn failure_between(mut a: Scripted, mut b: Scripted) -> ErrorKind {
     polled.expect("at once, as tokio's").expect_err("it fails").kind()
 }
 
-/// tokio's function needs neither the timers of a runtime nor, between streams without descriptors, a runtime.
+/// tokio's function needs neither the timers of a runtime nor, between streams without descriptors,
+/// a runtime.
 #[test]
 fn an_error_for_tokios_callers_needs_no_timers() {
     let silent = || Scripted { says: VecDeque::new(), takes: true, flushes: true };
@@ -262,7 +263,8 @@ fn an_error_for_tokios_callers_needs_no_timers() {
     let without_timers = tokio::runtime::Builder::new_current_thread().enable_io().build();
     without_timers.expect("a runtime").block_on(async {
         let ((mut client, mut a), (mut b, mut server)) = (unix().await, unix().await);
-        // Writing to the server fails from here on, and the server is silent but for an answer that has arrived.
+        // Writing to the server fails from here on, and the server is silent but for an answer that
+        // has arrived.
         rustix::net::shutdown(&b, rustix::net::Shutdown::Write).expect("open");
         server.write_all(b"go away").await.expect("room");
         client.write_all(b"nobody reads this").await.expect("room");

@@ -1,4 +1,5 @@
-//! Relays, but for the tests that count the descriptors of the whole process (`relay_cancelled.rs`, `relay_leaks.rs`).
+//! Relays, but for the tests that count the descriptors of the whole process (`relay_cancelled.rs`,
+//! `relay_leaks.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;

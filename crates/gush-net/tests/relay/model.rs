@@ -1,4 +1,5 @@
-//! A relay between two peers, against a plain model: each reads the other's bytes, and then the other's end.
+//! A relay between two peers, against a plain model: each reads the other's bytes, and then the
+//! other's end.
 
 use std::io::{Read, Write};
 use std::thread;

@@ -1,4 +1,5 @@
-//! Parting from a socket, or from the stream over one: all that was sent has arrived, or the socket is reset.
+//! Parting from a socket, or from the stream over one: all that was sent has arrived, or the socket
+//! is reset.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -62,7 +63,8 @@ fn a_shared_conduit_ends_its_connection_and_one_that_was_given_away_does_not() {
     });
 }
 
-/// A layer that has its own message for the end: the peer has all data though it never acknowledges that word.
+/// A layer that has its own message for the end: the peer has all data though it never acknowledges
+/// that word.
 #[test]
 fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
     struct Worded(Conduit, u64);
@@ -100,7 +102,8 @@ fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
     });
 }
 
-/// The socket under a stream has bytes nobody has read: a close would reset the connection before the last bytes are sent.
+/// The socket under a stream has bytes nobody has read: a close would reset the connection before
+/// the last bytes are sent.
 #[test]
 fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
     run(async {
@@ -274,7 +277,8 @@ fn seeing_off_says_the_end_that_was_left_to_the_close() {
     });
 }
 
-/// A close with unread bytes would be a reset, and on other sockets than those of TCP nothing is known to be saved.
+/// A close with unread bytes would be a reset, and on other sockets than those of TCP nothing is
+/// known to be saved.
 #[test]
 fn no_end_is_left_to_the_close_of_a_socket_that_was_not_read_to_its_end() {
     run(async {
@@ -289,7 +293,8 @@ fn no_end_is_left_to_the_close_of_a_socket_that_was_not_read_to_its_end() {
     });
 }
 
-/// What is read there ends, and says nothing of the peer that is written to: bytes of that one may still come, or be there.
+/// What is read there ends, and says nothing of the peer that is written to: bytes of that one may
+/// still come, or be there.
 #[test]
 fn no_end_is_left_to_the_close_of_a_socket_that_nobody_reads() {
     run(async {

@@ -120,7 +120,8 @@ impl AsyncWrite for Scripted {
     }
 }
 
-/// One way from a scripted source to a scripted target; the bytes that the target took, and the target's calls.
+/// One way from a scripted source to a scripted target; the bytes that the target took, and the
+/// target's calls.
 fn one_way(source: Scripted, target: Scripted) -> (Result<Totals, gush_net::Error>, Vec<u8>, Log) {
     let (taken, log) = (Arc::clone(&target.taken), target.log.clone());
     let mut a = Conduit::of_stream(source).read_only();
@@ -158,7 +159,8 @@ fn what_is_written_is_flushed_before_a_wait_and_before_the_end() {
     let source = reads([Bytes(5), Later, Bytes(5), Bytes(5), Later, Later, Bytes(5)]);
     let (ended, taken, log) = one_way(source, Scripted::default());
     assert_eq!((ended.expect("no failure").forward.bytes, taken.len()), (20, 20));
-    // Two writes in turn without a pause of the source are flushed once, a pause without a write not at all.
+    // Two writes in turn without a pause of the source are flushed once, a pause without a write
+    // not at all.
     let expected = ["write", "flush", "write", "flush", "write", "flush", "shutdown"];
     assert_eq!(log.calls(), expected);
 }
@@ -354,7 +356,8 @@ fn a_half_close_is_passed_on_through_streams_either_way() {
     }
 }
 
-/// One direction fails; bytes that the other's source, a stream, has by then are still delivered and flushed.
+/// One direction fails; bytes that the other's source, a stream, has by then are still delivered
+/// and flushed.
 #[test]
 fn a_failure_lets_a_stream_have_its_last_words_and_waits_for_no_more() {
     let server = Scripted {
@@ -420,7 +423,8 @@ fn a_failure_is_not_put_off_by_a_stream_that_never_pauses() {
     });
 }
 
-/// Bytes that count as delivered are not left in the stream's own buffer because the source has failed.
+/// Bytes that count as delivered are not left in the stream's own buffer because the source has
+/// failed.
 #[test]
 fn a_stream_sends_on_all_that_it_keeps_when_its_source_fails() {
     let source = reads([Bytes(7000), Error(ErrorKind::ConnectionReset)]);
@@ -454,8 +458,9 @@ fn a_failure_waits_a_moment_for_a_stream_that_never_sends_on_what_it_keeps() {
     assert_eq!(taken.len(), 10);
 }
 
-/// The last words of an end of two parts come from the part read, without the bytes that came to the other part.
-/// The clock stands still, and goes to the next timer when there is nothing else to do.
+/// The last words of an end of two parts come from the part read, without the bytes that came to
+/// the other part. The clock stands still, and goes to the next timer when there is nothing else to
+/// do.
 #[tokio::test(start_paused = true)]
 async fn a_silence_while_a_stream_keeps_bytes_has_lost_them() {
     for (flush, stuck) in [(Never, true), (Bytes(0), false)] {
@@ -595,7 +600,8 @@ fn a_reset_under_a_stream_that_is_neither_read_nor_written_is_seen() {
     });
 }
 
-/// Programs hold conduits across awaits and share them: a stream that is not `Sync` changes nothing there.
+/// Programs hold conduits across awaits and share them: a stream that is not `Sync` changes nothing
+/// there.
 #[test]
 fn a_conduit_is_send_and_sync_whatever_its_stream() {
     fn is_shared<T: Send + Sync + 'static>(_: &T) {}

@@ -65,7 +65,8 @@ fn bytes_after_an_urgent_one_are_not_waited_for() {
     }
 }
 
-/// Whoever speaks first, and however late, is heard: the first call is made without a notice of readiness.
+/// Whoever speaks first, and however late, is heard: the first call is made without a notice of
+/// readiness.
 #[test]
 fn the_first_words_of_either_side_are_heard_early_or_late() {
     for first in Direction::ALL {
@@ -211,8 +212,9 @@ fn last_bytes_wait_for_no_end_that_a_rate_limit_holds_back() {
     });
 }
 
-/// A layer above TCP in the kernel, such as TLS, keeps bytes that wait for more in a record of its own, which a shutdown does not
-/// send: only a socket that is known to have none gets its last bytes so.
+/// A layer above TCP in the kernel, such as TLS, keeps bytes that wait for more in a record of its
+/// own, which a shutdown does not send: only a socket that is known to have none gets its last
+/// bytes so.
 #[test]
 fn last_bytes_for_a_socket_that_may_have_a_layer_wait_for_no_end() {
     let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));

@@ -1,4 +1,5 @@
-//! Bad weather: small segments in large slots, urgent data, readers that stop, datagrams, shrinking files.
+//! Bad weather: small segments in large slots, urgent data, readers that stop, datagrams, shrinking
+//! files.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};

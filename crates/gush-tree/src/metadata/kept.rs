@@ -226,8 +226,8 @@ impl Job<'_> {
         })?
     }
 
-    /// Syncs a file that is held by `O_PATH`: with all its file system, where it cannot be opened or
-    /// has no storage of its own.
+    /// Syncs a file that is held by `O_PATH`: with all its file system, where it cannot be opened
+    /// or has no storage of its own.
     fn sync_kept(&self, target: Handle<'_>, kind: FileType) -> Result<(), Error> {
         let (Handle::Pinned { fd, .. } | Handle::Open(fd)) = target;
         let path = proc_path(fd);

@@ -65,8 +65,8 @@ impl Folder {
         })
     }
 
-    /// As [`compare`](Self::compare), and copies what has several names, all of which would show the
-    /// attributes that it lacks.
+    /// As [`compare`](Self::compare), and copies what has several names, all of which would show
+    /// the attributes that it lacks.
     ///
     /// # Errors
     /// As [`compare`](Self::compare), and when the file cannot be looked at.

@@ -1,5 +1,5 @@
-//! A regular file of the target while its data arrives: under no name, a temporary one, or that of a
-//! partial file, with which another copy goes on.
+//! A regular file of the target while its data arrives: under no name, a temporary one, or that of
+//! a partial file, with which another copy goes on.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -89,10 +89,10 @@ impl Draft {
         }
     }
 
-    /// Goes on with the file that an earlier copy has left unfinished, or begins it. `source` is what
-    /// shows, besides size and modification time, that the source is the same as then: its device,
-    /// inode and change time, say. A file of 4 MiB or less, or whose partial file's name is [taken](Folder::takes), is
-    /// begun as by [`begin`](Self::begin).
+    /// Goes on with the file that an earlier copy has left unfinished, or begins it. `source` is
+    /// what shows, besides size and modification time, that the source is the same as then: its
+    /// device, inode and change time, say. A file of 4 MiB or less, or whose partial file's name is
+    /// [taken](Folder::takes), is begun as by [`begin`](Self::begin).
     ///
     /// # Errors
     /// When it cannot be made, another copy writes to it, or another file has its name,
@@ -134,7 +134,8 @@ impl Draft {
         }
     }
 
-    /// The parts of the file that no earlier copy has written, in order, and so far neither this one.
+    /// The parts of the file that no earlier copy has written, in order, and so far neither this
+    /// one.
     #[must_use]
     pub fn missing_ranges(&self) -> Vec<Range<u64>> {
         match self.partial() {
@@ -147,15 +148,16 @@ impl Draft {
     }
 
     /// Notes that a part of the file is written, or is a hole. Each byte counts once. A range of
-    /// 256 KiB, from a multiple of that, is kept by a kill when all of it is noted; ranges are longer
-    /// in a file of more than 256 GiB.
+    /// 256 KiB, from a multiple of that, is kept by a kill when all of it is noted; ranges are
+    /// longer in a file of more than 256 GiB.
     pub fn has_arrived(&self, part: Range<u64>) {
         if let Some(partial) = self.partial() {
             partial.arrived(part);
         }
     }
 
-    /// Writes what has arrived to the disk: another copy goes on with that after a power failure, too.
+    /// Writes what has arrived to the disk: another copy goes on with that after a power failure,
+    /// too.
     ///
     /// # Errors
     /// When the disk does not take it.
@@ -216,9 +218,9 @@ impl Draft {
         )
     }
 
-    /// Gives the file its attributes and then its name, which what is no directory loses to it. What
-    /// the options do not set is that of the regular file whose name it gets, unless that has other
-    /// names which keep it. `false` if something required could not be set.
+    /// Gives the file its attributes and then its name, which what is no directory loses to it.
+    /// What the options do not set is that of the regular file whose name it gets, unless that has
+    /// other names which keep it. `false` if something required could not be set.
     ///
     /// # Errors
     /// When it cannot be completed; then the old file is unchanged.

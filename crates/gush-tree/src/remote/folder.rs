@@ -139,8 +139,8 @@ impl Folder {
         }
     }
 
-    /// The descriptor, opened again if it was let go: from the nearest directory above that is held,
-    /// name by name.
+    /// The descriptor, opened again if it was let go: from the nearest directory above that is
+    /// held, name by name.
     pub(super) fn fd(&self) -> io::Result<Arc<Held>> {
         let mut below = vec![self];
         let mut at = loop {
@@ -216,8 +216,8 @@ impl Folder {
         act(&Place::below(held.as_fd(), Path::new(name), &shown))
     }
 
-    /// Enters the directory with a name, which is made where nothing is. The root of a mirror spares
-    /// what is [`within`](lineage): the source and those above. A symbolic link is not
+    /// Enters the directory with a name, which is made where nothing is. The root of a mirror
+    /// spares what is [`within`](lineage): the source and those above. A symbolic link is not
     /// followed. A dry run makes nothing: below a directory that is not there it finds nothing.
     ///
     /// # Errors
@@ -339,8 +339,8 @@ impl Folder {
         Ok(complete)
     }
 
-    /// Makes a symbolic link or a special file; what has the name and is no directory is replaced by
-    /// a rename. `false` if something required could not be set. A dry run
+    /// Makes a symbolic link or a special file; what has the name and is no directory is replaced
+    /// by a rename. `false` if something required could not be set. A dry run
     /// [rehearses](Self::rehearse).
     ///
     /// # Errors
@@ -395,7 +395,8 @@ impl Folder {
         })
     }
 
-    /// The [identities](Portrait::identity) of this directory and of those above it, up to the root.
+    /// The [identities](Portrait::identity) of this directory and of those above it, up to the
+    /// root.
     #[must_use]
     pub fn lineage(&self) -> Vec<u64> {
         self.fd().map_or_else(|_| vec![identity(&self.stat)], |held| lineage(held.as_fd()))
@@ -428,8 +429,8 @@ impl Folder {
         Some((stat.st_dev, stat.st_ino))
     }
 
-    /// Makes a name another name of an entry made earlier. `false` if the first name is no longer that
-    /// file's.
+    /// Makes a name another name of an entry made earlier. `false` if the first name is no longer
+    /// that file's.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -489,8 +490,8 @@ mod tests {
         folder.held.lock().unwrap().is_some()
     }
 
-    /// Opened again from the root, level by level, a deep tree would take a time that grows with the
-    /// square of its depth.
+    /// Opened again from the root, level by level, a deep tree would take a time that grows with
+    /// the square of its depth.
     #[test]
     fn a_directory_that_ends_leads_to_the_one_above_that_was_let_go() {
         let dir = tempfile::tempdir().unwrap();

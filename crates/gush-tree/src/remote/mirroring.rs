@@ -64,11 +64,10 @@ impl Folder {
         let _ = self.ignored.set(GitIgnored::new(self.ignored(), lines, path_bytes));
     }
 
-    /// Removes, in a mirror ([`CopyOptions::mirror`]), all but these names, what the filter keeps and
-    /// what was [ignored](Self::ignore).
-    /// `names` has all that the source has, listed to its end, whether it is copied or not. Each
-    /// removal is reported ([`Events::mirrored`]). `false` if something could not be removed. A base
-    /// is no part of the mirror.
+    /// Removes, in a mirror ([`CopyOptions::mirror`]), all but these names, what the filter keeps
+    /// and what was [ignored](Self::ignore). `names` has all that the source has, listed to its
+    /// end, whether it is copied or not. Each removal is reported ([`Events::mirrored`]). `false`
+    /// if something could not be removed. A base is no part of the mirror.
     ///
     /// # Errors
     /// When the directory was moved or replaced.
@@ -95,8 +94,8 @@ impl Folder {
         Ok(is_complete)
     }
 
-    /// Removes, in a mirror, what has the name of an entry to be made and is of another kind, before
-    /// the entry is begun. A refusal has removed nothing.
+    /// Removes, in a mirror, what has the name of an entry to be made and is of another kind,
+    /// before the entry is begun. A refusal has removed nothing.
     ///
     /// # Errors
     /// The first reason why something stays.

@@ -27,8 +27,8 @@ const MOST_ANSWERS: usize = 4096;
 /// A longer name is none of an account (useradd(8) allows 256), and would only take memory.
 const MOST_NAME_BYTES: usize = 256;
 
-/// Asks once for each key, because an answer may take a scan of a file, or a server. A question that
-/// failed, for want of a descriptor say, is asked again.
+/// Asks once for each key, because an answer may take a scan of a file, or a server. A question
+/// that failed, for want of a descriptor say, is asked again.
 fn once<K: Eq + Hash, V: Clone>(
     answers: &Answers<K, Option<V>>,
     key: K,

@@ -1,8 +1,8 @@
 //! A large file whose copy may be interrupted and resumed.
 //!
-//! The data goes into `.NAME.gush-partial`, which only this user can open, and one process at a time
-//! writes to. Where the data will end begin the marks of 8 bytes, one a range, and then a footer
-//! that names the source by a fingerprint of all that shows a change of it.
+//! The data goes into `.NAME.gush-partial`, which only this user can open, and one process at a
+//! time writes to. Where the data will end begin the marks of 8 bytes, one a range, and then a
+//! footer that names the source by a fingerprint of all that shows a change of it.
 //!
 //! A mark is written after the bytes of its range. It is a hash of source, range, and boot: after a
 //! kill the page cache has both or the bytes alone. What the disk has after a power failure may be
@@ -166,8 +166,8 @@ impl Partial {
     /// Goes on with the partial file of a target, or begins one.
     ///
     /// # Errors
-    /// When it cannot be opened or made, another copy writes to it, or its name belongs to something
-    /// else.
+    /// When it cannot be opened or made, another copy writes to it, or its name belongs to
+    /// something else.
     pub(super) fn open(
         target: &Place<'_>,
         source: Fingerprint,

@@ -115,8 +115,8 @@ pub fn pin_found(
 }
 
 impl Portrait {
-    /// Reads what `preserve` asks for of an open entry. Attributes that cannot be read are warnings,
-    /// as many as the effort for attributes asks for.
+    /// Reads what `preserve` asks for of an open entry. Attributes that cannot be read are
+    /// warnings, as many as the effort for attributes asks for.
     ///
     /// # Errors
     /// Where the text of a symbolic link, or an attribute that is required, cannot be read.

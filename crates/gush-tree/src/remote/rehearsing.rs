@@ -13,8 +13,8 @@ use crate::options::CopyOptions;
 use crate::{open, rehearsal};
 
 impl Folder {
-    /// Asks what making an entry, or another name of one, would need. [`compare`](Self::compare) has
-    /// decided that it is copied, and [`make_way`](Self::make_way) has said what goes.
+    /// Asks what making an entry, or another name of one, would need. [`compare`](Self::compare)
+    /// has decided that it is copied, and [`make_way`](Self::make_way) has said what goes.
     ///
     /// # Errors
     /// That of the entry, if it could not be made.

@@ -85,8 +85,8 @@ impl Batch {
         self.bytes.rotate_left(from);
     }
 
-    /// Takes the second half of what is left away, and the one in the middle: the caller has work of
-    /// its own.
+    /// Takes the second half of what is left away, and the one in the middle: the caller has work
+    /// of its own.
     pub(crate) fn split_off_half(&mut self) -> Self {
         let first = self.left / 2;
         let mut at = self.at;

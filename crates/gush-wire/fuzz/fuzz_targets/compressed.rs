@@ -1,5 +1,5 @@
-//! Compressed data that a hostile sender makes up: an error, or as much data as it announced. What is
-//! compressed here comes back.
+//! Compressed data that a hostile sender makes up: an error, or as much data as it announced. What
+//! is compressed here comes back.
 
 #![no_main]
 

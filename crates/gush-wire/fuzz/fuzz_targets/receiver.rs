@@ -1,5 +1,5 @@
-//! A receiver served with records that a hostile sender makes up, in a copy to another machine or from
-//! one: it ends, and makes nothing outside its target.
+//! A receiver served with records that a hostile sender makes up, in a copy to another machine or
+//! from one: it ends, and makes nothing outside its target.
 
 #![no_main]
 

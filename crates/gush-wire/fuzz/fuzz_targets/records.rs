@@ -1,4 +1,5 @@
-//! Any bytes, read as frames and records of either side: an error, and never a panic or much memory.
+//! Any bytes, read as frames and records of either side: an error, and never a panic or much
+//! memory.
 
 #![no_main]
 

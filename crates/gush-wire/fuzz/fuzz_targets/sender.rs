@@ -1,6 +1,6 @@
-//! A sender whose answers a hostile receiver makes up, in a copy to another machine or, with a request
-//! that is made up, from one: it ends, and takes no copy to another machine for complete unless each
-//! entry was answered as done.
+//! A sender whose answers a hostile receiver makes up, in a copy to another machine or, with a
+//! request that is made up, from one: it ends, and takes no copy to another machine for complete
+//! unless each entry was answered as done.
 
 #![no_main]
 

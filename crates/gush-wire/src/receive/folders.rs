@@ -95,8 +95,8 @@ impl Folders {
         }
     }
 
-    /// Bounds the descriptors of directories that were left and whose last entries are under way: each
-    /// one used is held, and another one let go.
+    /// Bounds the descriptors of directories that were left and whose last entries are under way:
+    /// each one used is held, and another one let go.
     fn bound_left(&mut self, id: u64) {
         match self.counted.get_mut(&id) {
             Some(counted) if counted.entries.is_some() && !counted.is_among_left => {
@@ -214,8 +214,8 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses a directory that is copied to, since its copy would be in it, again and again, and one
-    /// that a mirror would remove from its target.
+    /// Refuses a directory that is copied to, since its copy would be in it, again and again, and
+    /// one that a mirror would remove from its target.
     fn refuse_target(
         &self,
         folder: &Folder,

@@ -33,8 +33,9 @@ use crate::send::{Request, Transport};
 use session::Session;
 use shown::Shown;
 
-/// Receives the sources from the other side of a pair of streams, from it and to it, and of those that
-/// `transport` can add. Returns whether all of them arrived; what did not is reported to `events`.
+/// Receives the sources from the other side of a pair of streams, from it and to it, and of those
+/// that `transport` can add. Returns whether all of them arrived; what did not is reported to
+/// `events`.
 ///
 /// # Errors
 /// When the session ends before all is there.

@@ -260,8 +260,8 @@ impl Session {
         }
     }
 
-    /// What is there counts as the copy, and gets the attributes that it lacks. `None` where it must be
-    /// copied, since it has other names.
+    /// What is there counts as the copy, and gets the attributes that it lacks. `None` where it
+    /// must be copied, since it has other names.
     fn keep(
         &self,
         folder: &Folder,

@@ -305,8 +305,8 @@ impl<'a> Session<'a> {
         self.first.close_if_idle();
     }
 
-    /// Waits for the answer to [`ToReceiver::Invite`]. `None` if the session ends before, or no stream
-    /// can join.
+    /// Waits for the answer to [`ToReceiver::Invite`]. `None` if the session ends before, or no
+    /// stream can join.
     fn invitation(&self) -> Option<Token> {
         let mut state = self.lock();
         while state.invitation.is_none() && !state.is_ended && !state.is_finishing {

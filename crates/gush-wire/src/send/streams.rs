@@ -15,7 +15,8 @@ use crate::record::{Streams, ToReceiver, ToSender, Token};
 
 /// The way to the other machine, for more than a pair of streams.
 pub trait Transport: Sync {
-    /// Can opening a pair of streams ask the user? Then none is opened before the first one answers.
+    /// Can opening a pair of streams ask the user? Then none is opened before the first one
+    /// answers.
     fn may_ask(&self) -> bool {
         true
     }

@@ -24,7 +24,8 @@ pub(super) const TOO_MANY_ATTRIBUTES: &str = "has more attributes than fit into 
 
 const SHORTER: &str = "it became shorter while being copied; copy it again";
 
-/// Data of a file that could not be sent: how many bytes of it were put into frames, and the reason.
+/// Data of a file that could not be sent: how many bytes of it were put into frames, and the
+/// reason.
 struct Unsent {
     bytes: u64,
     why: Failure,

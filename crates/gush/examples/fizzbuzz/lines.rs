@@ -1,21 +1,22 @@
 //! The text of FizzBuzz from any number on, 3000 lines at a time.
 //!
-//! After 3000 lines both the pattern (15 lines) and the last three digits (1000 lines) begin again. One
-//! [`Block`] of them is kept as text, in the first-level cache: the words and the last three digits
-//! never change, and of the digits before them mostly the lowest. From one block to the next these go
-//! up by three, which is one addition for eight digits at once ([`Tail`]) in each thousand of the
-//! block, stored over the old ones at places that are constants of the digit count. Then the block is
-//! copied out, which libc's memcpy does with the widest registers there are: plain stores and that copy
-//! make a line in about 0.3 ns, so that nothing here asks for vectors by name.
+//! After 3000 lines both the pattern (15 lines) and the last three digits (1000 lines) begin again.
+//! One [`Block`] of them is kept as text, in the first-level cache: the words and the last three
+//! digits never change, and of the digits before them mostly the lowest. From one block to the next
+//! these go up by three, which is one addition for eight digits at once ([`Tail`]) in each thousand
+//! of the block, stored over the old ones at places that are constants of the digit count. Then the
+//! block is copied out, which libc's memcpy does with the widest registers there are: plain stores
+//! and that copy make a line in about 0.3 ns, so that nothing here asks for vectors by name.
 //!
-//! Blocks of 300 lines were slower (their copies are short), and those of 30 000, which no longer fit
-//! the first-level cache, slower still.
+//! Blocks of 300 lines were slower (their copies are short), and those of 30 000, which no longer
+//! fit the first-level cache, slower still.
 //!
 //! A power of ten is 1000 (mod 3000), so blocks that begin there fill every digit count completely.
 
 /// Digits at a number's end that a block keeps.
 const KEPT_DIGITS: usize = 3;
-/// Where blocks begin, modulo their lines; also how many lines share the digits before the kept ones.
+/// Where blocks begin, modulo their lines; also how many lines share the digits before the kept
+/// ones.
 const PHASE: u64 = 10_u64.pow(KEPT_DIGITS as u32);
 /// Lines of a block.
 const LINES: u64 = 3 * PHASE;
@@ -67,7 +68,8 @@ impl Text {
 }
 
 impl Lines {
-    /// At most `lines` lines from the number `from`, which is not 0; the last is that of `u64::MAX`.
+    /// At most `lines` lines from the number `from`, which is not 0; the last is that of
+    /// `u64::MAX`.
     pub fn new(from: u64, lines: u64) -> Self {
         let left = lines.min((u64::MAX - from).saturating_add(1));
         Self { next: from, left, text: Text::Plain(Vec::new()), taken: 0 }
@@ -190,8 +192,8 @@ impl Tail {
         Self(digits.sum())
     }
 
-    /// Each digit is raised to 246..=255, so that a carry out of 9 leaves the byte; bytes that no carry
-    /// left are lowered again.
+    /// Each digit is raised to 246..=255, so that a carry out of 9 leaves the byte; bytes that no
+    /// carry left are lowered again.
     fn plus_3(self) -> Self {
         const RAISED: u64 = 0xF6F6_F6F6_F6F6_F6F6;
         const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
@@ -212,8 +214,8 @@ struct Shape {
     store_heads: fn(&mut [u8], [u64; 3]),
 }
 
-/// The shape of numbers with heads of `HEAD` digits, the last `TAIL` of which are stored as tails; a
-/// group of lines has `LEN` bytes.
+/// The shape of numbers with heads of `HEAD` digits, the last `TAIL` of which are stored as tails;
+/// a group of lines has `LEN` bytes.
 struct Of<const HEAD: usize, const TAIL: usize, const LEN: usize>;
 
 impl<const HEAD: usize, const TAIL: usize, const LEN: usize> Of<HEAD, TAIL, LEN> {

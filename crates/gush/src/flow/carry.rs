@@ -20,8 +20,8 @@ pub struct Carried {
 }
 
 impl Flow {
-    /// The state for another process, and the ends of the pipe, if bytes are in there: first the one
-    /// to be read. `None` of a flow that has failed, or holds a message, lent pages or zeros.
+    /// The state for another process, and the ends of the pipe, if bytes are in there: first the
+    /// one to be read. `None` of a flow that has failed, or holds a message, lent pages or zeros.
     #[must_use]
     pub fn carried(&self) -> Option<(Carried, Option<[BorrowedFd<'_>; 2]>)> {
         let held = &self.held;

@@ -14,10 +14,10 @@
 //! }
 //! ```
 //!
-//! Every rule about *bytes* is here, once: which route is tried when, and when a refusal leads to the
-//! next; how bytes in flight are delivered; how the end is proven; where datagrams begin and end;
-//! short messages through memory, long ones by reference; the counts. Every rule about *waiting and
-//! time* belongs to the driver.
+//! Every rule about *bytes* is here, once: which route is tried when, and when a refusal leads to
+//! the next; how bytes in flight are delivered; how the end is proven; where datagrams begin and
+//! end; short messages through memory, long ones by reference; the counts. Every rule about
+//! *waiting and time* belongs to the driver.
 //!
 //! # Invariants
 //! - *Nothing lost, nothing twice.* `taken = delivered + in flight` after every answer; nothing is

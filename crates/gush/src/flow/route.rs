@@ -26,7 +26,8 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// The route that a method of the plan means between these two ports, if a flow has such a route.
+    /// The route that a method of the plan means between these two ports, if a flow has such a
+    /// route.
     fn of(
         method: MethodName,
         source: &PortState,

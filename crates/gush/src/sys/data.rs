@@ -78,8 +78,8 @@ pub(crate) fn peek_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usiz
     })
 }
 
-/// Calls again after EMSGSIZE, which may be a router's answer to an earlier datagram: the socket keeps
-/// it until the next call, and sends later datagrams in fragments (`__udp4_lib_err` of
+/// Calls again after EMSGSIZE, which may be a router's answer to an earlier datagram: the socket
+/// keeps it until the next call, and sends later datagrams in fragments (`__udp4_lib_err` of
 /// net/ipv4/udp.c). The second EMSGSIZE is about this datagram.
 fn past_path_mtu<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match call() {

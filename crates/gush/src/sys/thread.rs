@@ -24,8 +24,8 @@ impl Usage {
     }
 }
 
-/// `getrusage(2)` and the processor clock of the calling thread: getrusage counts the time since the
-/// last tick of the scheduler to nobody.
+/// `getrusage(2)` and the processor clock of the calling thread: getrusage counts the time since
+/// the last tick of the scheduler to nobody.
 pub(crate) fn usage() -> io::Result<Usage> {
     plain(Call::GetUsage, || {
         let mut used = MaybeUninit::<libc::rusage>::uninit();

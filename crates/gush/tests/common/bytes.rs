@@ -27,8 +27,8 @@ impl Dice {
     }
 }
 
-/// The largest prime below 1 MiB: no two places that are blocks or buffers apart show the same bytes. Longer noise is copied from its first
-/// period, since a debug build makes 200 MB a second.
+/// The largest prime below 1 MiB: no two places that are blocks or buffers apart show the same
+/// bytes. Longer noise is copied from its first period, since a debug build makes 200 MB a second.
 const NOISE_PERIOD: usize = 1_048_573;
 
 /// `len` bytes without any zero byte, so that a hole or a lost byte always shows.

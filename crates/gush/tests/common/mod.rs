@@ -1,4 +1,5 @@
-//! Helpers that the engine's tests share: ends of every kind, made-up bytes, and a guard against hanging.
+//! Helpers that the engine's tests share: ends of every kind, made-up bytes, and a guard against
+//! hanging.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of it")]
 
 use std::os::fd::OwnedFd;

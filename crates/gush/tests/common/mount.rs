@@ -22,7 +22,8 @@ pub fn run(program: &str, words: &[&str]) {
     assert!(out.status.success(), "{program}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// An image of `mebibytes`, formatted and mounted; the mount goes with the namespace and the directory.
+/// An image of `mebibytes`, formatted and mounted; the mount goes with the namespace and the
+/// directory.
 pub fn mounted(mkfs: &str, mebibytes: u64, dir: &Path) -> PathBuf {
     let (image, point) = (dir.join("image"), dir.join("mounted"));
     File::create(&image).and_then(|file| file.set_len(mebibytes << 20)).expect("an image");

@@ -1,5 +1,6 @@
-//! System calls that the kernel or a filter refuses, asked without the engine where there is a way: a test about such a call has no
-//! subject here, and the methods and techniques that need it are left out, visibly.
+//! System calls that the kernel or a filter refuses, asked without the engine where there is a way:
+//! a test about such a call has no subject here, and the methods and techniques that need it are
+//! left out, visibly.
 
 use std::os::fd::OwnedFd;
 

@@ -219,8 +219,9 @@ pub fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
         rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
             .expect("socketpair");
     if kind == SocketType::DGRAM {
-        // A message counts by the memory that the kernel allots, and past a quarter of the buffer poll(2) waits for the reader
-        // (`unix_writable` of net/unix/af_unix.c): with pages of 64 KiB one of 40,000 bytes would be past that.
+        // A message counts by the memory that the kernel allots, and past a quarter of the buffer
+        // poll(2) waits for the reader (`unix_writable` of net/unix/af_unix.c): with pages of 64
+        // KiB one of 40,000 bytes would be past that.
         for end in [&near, &far] {
             rustix::net::sockopt::set_socket_send_buffer_size(end, 212_992).expect("a buffer");
         }

@@ -36,7 +36,8 @@ fn refusals_of_an_earlier_move() -> Refusals {
     refusals
 }
 
-/// Moves a file between two that the caller has looked at, as a tree does, with the refusals of an earlier move in mind.
+/// Moves a file between two that the caller has looked at, as a tree does, with the refusals of an
+/// earlier move in mind.
 fn moved(mut inject: impl FnMut(&File, Call, u64) -> Injection + Send + 'static) -> Moved {
     let refusals = refusals_of_an_earlier_move();
     let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
@@ -234,7 +235,8 @@ fn a_source_that_changes_meanwhile_is_copied_to_its_end() {
     }
 }
 
-/// The terms of a move by which somebody would see the difference, each with what that somebody sees. A guard of the short way stands for each.
+/// The terms of a move by which somebody would see the difference, each with what that somebody
+/// sees. A guard of the short way stands for each.
 #[test]
 fn terms_that_the_short_way_does_not_keep_are_a_moves() {
     fn moved_as(terms: impl for<'m> FnOnce(Mover<'m>) -> Mover<'m>) -> Moved {
@@ -362,7 +364,8 @@ fn a_direct_source_or_target_is_a_moves() {
     }
 }
 
-/// A clone that is refused costs calls and nothing else, also where it is refused for want of room: data may have room elsewhere.
+/// A clone that is refused costs calls and nothing else, also where it is refused for want of room:
+/// data may have room elsewhere.
 #[test]
 fn a_small_file_that_cannot_be_shared_is_copied() {
     let errnos = [
@@ -412,8 +415,9 @@ fn a_small_file_that_cannot_be_shared_is_copied() {
     assert_eq!((error.side(), error.delivered_bytes()), (Some(Side::Target), 0));
 }
 
-/// A clone of another size than the one seen is refused by the kernel, or made good by a move. Where the temporary directory cannot share blocks, a move
-/// alone is tried; `TMPDIR` on xfs or btrfs tries the clone.
+/// A clone of another size than the one seen is refused by the kernel, or made good by a move.
+/// Where the temporary directory cannot share blocks, a move alone is tried; `TMPDIR` on xfs or
+/// btrfs tries the clone.
 #[test]
 fn a_source_that_changes_before_it_is_shared_is_copied_to_its_end() {
     for len in [1, 4095, 4096, LEN] {

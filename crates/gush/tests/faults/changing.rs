@@ -14,8 +14,9 @@ const LEN: usize = 13_001;
 
 type Outcome = Result<Report, Error>;
 
-/// Moves a file over the `old` content of another, while `change` happens to source or target right before the engine's `at`th call;
-/// answers whether there was such a call, the outcome, and the target's content.
+/// Moves a file over the `old` content of another, while `change` happens to source or target right
+/// before the engine's `at`th call; answers whether there was such a call, the outcome, and the
+/// target's content.
 fn moved_while(
     (choice, old): (Choice, &[u8]),
     at: usize,
@@ -23,7 +24,8 @@ fn moved_while(
 ) -> (bool, Outcome, Vec<u8>) {
     let source = file_of(&noise(1, LEN));
     let target = file_of(old);
-    // Duplicates share the position that the engine uses: a change writes at offsets, and never moves it.
+    // Duplicates share the position that the engine uses: a change writes at offsets, and never
+    // moves it.
     let hands = [&source, &target].map(|fd| File::from(fd.try_clone().expect("dup")));
     let changed = Arc::new(AtomicBool::new(false));
     let (flag, mut calls) = (changed.clone(), 0);

@@ -1,4 +1,5 @@
-//! Refusals and failures at awkward moments, and moves that must be ended while calls make no progress.
+//! Refusals and failures at awkward moments, and moves that must be ended while calls make no
+//! progress.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use gush::{Call, Cancel, Choice, Control, Errno, MethodName, Mover, Tuning};
 
 use crate::common::{TargetKind, file_methods, file_of, noise, open_target, read_all, within};
 
-/// The source has the bytes still that the refused pipe held: they need not be written, and so the old content
-/// is not touched.
+/// The source has the bytes still that the refused pipe held: they need not be written, and so the
+/// old content is not touched.
 #[test]
 fn a_method_refused_with_bytes_in_its_pipe_leaves_the_old_content() {
     for method in [MethodName::Splice, MethodName::Vmsplice] {
@@ -33,7 +34,8 @@ fn a_method_refused_with_bytes_in_its_pipe_leaves_the_old_content() {
     }
 }
 
-/// The read that looks for the end is the source's matter, and another method would make the same read.
+/// The read that looks for the end is the source's matter, and another method would make the same
+/// read.
 #[test]
 fn a_read_that_fails_at_the_end_is_no_refusal_of_the_method() {
     for method in [MethodName::Splice, MethodName::Sendfile] {

@@ -67,7 +67,8 @@ fn a_clone_is_counted_and_keeps_its_length(point: &Path) {
 /// A clone is the file as it was at one moment, whatever becomes of the file before and after.
 fn a_clone_of_a_file_that_changes_is_of_one_moment(point: &Path) {
     const AT_FIRST_BYTES: usize = 10_001;
-    // Which look at a size, counted from the clone on, comes before the change; `None` for a change before the clone.
+    // Which look at a size, counted from the clone on, comes before the change; `None` for a change
+    // before the clone.
     let cases = [None, Some(0), Some(1), Some(2)];
     for (before_look, then_bytes) in
         cases.into_iter().flat_map(|at| [(at, 0), (at, 5000), (at, 15_001)])

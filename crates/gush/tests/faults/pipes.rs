@@ -1,4 +1,5 @@
-//! `gush::pipe` where sizes are refused and vmsplice is denied: the module still works, with smaller pipes or by another way.
+//! `gush::pipe` where sizes are refused and vmsplice is denied: the module still works, with
+//! smaller pipes or by another way.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -444,7 +445,8 @@ fn vmsplice_denied_in_the_middle_loses_nothing() {
     }
 }
 
-/// The bytes given to a writer, the bytes that its reader got, and whether each of the writer's answers was a success.
+/// The bytes given to a writer, the bytes that its reader got, and whether each of the writer's
+/// answers was a success.
 fn written_under(
     technique: Technique,
     inject: impl FnMut(Call, u64) -> Injection + Send + 'static,

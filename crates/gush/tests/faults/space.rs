@@ -1,4 +1,5 @@
-//! A move that ends otherwise than planned puts right the space reserved, the holes left out and the bytes written too much.
+//! A move that ends otherwise than planned puts right the space reserved, the holes left out and
+//! the bytes written too much.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -100,7 +101,8 @@ fn reserved_space_is_given_back_when_the_source_turns_out_shorter() {
     }
 }
 
-/// A reservation that fails half-way has taken blocks: a wish is forgotten with them, a demand is an error.
+/// A reservation that fails half-way has taken blocks: a wish is forgotten with them, a demand is
+/// an error.
 #[test]
 fn what_a_failed_reservation_has_taken_is_given_back() {
     for (space, errno, succeeds) in [
@@ -142,7 +144,8 @@ fn what_a_failed_reservation_has_taken_is_given_back() {
     }
 }
 
-/// A method that maps its target makes the file longer first: when that fails half-way, the target has the old size.
+/// A method that maps its target makes the file longer first: when that fails half-way, the target
+/// has the old size.
 #[test]
 fn a_target_that_could_not_be_made_longer_has_its_old_size() {
     for method in [MethodName::ReadMmap, MethodName::MmapCopy] {
@@ -165,7 +168,8 @@ fn a_target_that_could_not_be_made_longer_has_its_old_size() {
     }
 }
 
-/// A sparse file onto old content, where the file system makes no holes; `inject` answers each write of a zero.
+/// A sparse file onto old content, where the file system makes no holes; `inject` answers each
+/// write of a zero.
 fn zeros_in_place_of_a_hole(
     cancel: &Cancel,
     mut inject: impl FnMut(u64) -> Injection + Send + 'static,

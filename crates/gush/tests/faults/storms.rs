@@ -168,7 +168,8 @@ fn invariant_1_holds_and_the_cause_is_reported_when_some_of_several_threads_fail
         let calls = within(60, &case.to_string(), move || calls_of(case, 3));
         for errno in [Errno::IO, Errno::NOSPC, Errno::INVAL, Errno::NOSYS, Errno::INTR] {
             for from_then_on in [false, true] {
-                // Their number differs a little from move to move: of the first half each move makes all.
+                // Their number differs a little from move to move: of the first half each move
+                // makes all.
                 let half = |of| calls.iter().filter(|(call, _)| *call == of).count() as u64 / 2;
                 let moves =
                     |&&(call, nth): &&(Call, u64)| side_of(call).is_some() && nth < half(call);
@@ -197,8 +198,8 @@ fn invariant_1_holds_and_the_cause_is_reported_when_some_of_several_threads_fail
     assert_none(&wrong);
 }
 
-/// The thread with the first piece is late, another one writes, and then every call is refused. Nobody may
-/// write before the first piece has shown that the method serves.
+/// The thread with the first piece is late, another one writes, and then every call is refused.
+/// Nobody may write before the first piece has shown that the method serves.
 #[test]
 fn invariant_3_a_refusal_on_several_threads_is_from_an_untouched_position() {
     let mut wrong = Vec::new();
@@ -206,7 +207,8 @@ fn invariant_3_a_refusal_on_several_threads_is_from_an_untouched_position() {
         let name = "refused while the first thread is late on 3 threads";
         let outcome = within(60, &case.to_string(), move || {
             let first = std::thread::current().id();
-            // Enough for the others to write, were they not to wait; the first thread goes on at last.
+            // Enough for the others to write, were they not to wait; the first thread goes on at
+            // last.
             let (mut patience, mut touched) = (200_000, false);
             run(case, 3, move |call, _| {
                 if !matches!(call, Call::Pread | Call::Pwrite | Call::CopyFileRange) {
@@ -217,7 +219,8 @@ fn invariant_3_a_refusal_on_several_threads_is_from_an_untouched_position() {
                 let is_first = std::thread::current().id() == first;
                 if is_first && !touched && patience > 0 {
                     patience -= 1;
-                    // An interrupted call is made again at once: the thread is late without a sleep.
+                    // An interrupted call is made again at once: the thread is late without a
+                    // sleep.
                     return Injection::Fail(Errno::INTR);
                 }
                 if touches && !is_first && !touched {
@@ -326,8 +329,8 @@ fn shared(from: u64, for_ever: bool, errno: Errno) -> (Result<gush::Report, gush
     (result, target.content())
 }
 
-/// Cut by somebody else at every so many calls: the bytes that were there have arrived, and nobody is said to have
-/// stopped the move.
+/// Cut by somebody else at every so many calls: the bytes that were there have arrived, and nobody
+/// is said to have stopped the move.
 #[test]
 fn a_source_that_is_cut_while_several_threads_read_it_is_no_stop() {
     let all = content(LARGE_CASE);

@@ -36,9 +36,9 @@ const MOVES: &[(Choice, S, T)] = &[
     (Choice::Only(MethodName::Uring), S::File, T::File),
 ];
 
-/// Calls of a thread that are no calls of the engine: the allocator's, the C library's, the locks of this
-/// test; and `close`, whose answer nobody could do anything with, with the check before that std makes in
-/// debug builds (F_GETFD).
+/// Calls of a thread that are no calls of the engine: the allocator's, the C library's, the locks
+/// of this test; and `close`, whose answer nobody could do anything with, with the check before
+/// that std makes in debug builds (F_GETFD).
 const OTHERS: &[&str] = &[
     "brk",
     "futex",
@@ -143,8 +143,9 @@ fn child_works_between_marks() {
     }
 }
 
-/// `fcntl(3, F_GETFL) = 0` is a call named `fcntl(F_GETFL)`, as in the engine. One number may have two
-/// names (`BTRFS_IOC_CLONE or FICLONE`), and another thread's call may come in between (`<unfinished ...>`).
+/// `fcntl(3, F_GETFL) = 0` is a call named `fcntl(F_GETFL)`, as in the engine. One number may have
+/// two names (`BTRFS_IOC_CLONE or FICLONE`), and another thread's call may come in between
+/// (`<unfinished ...>`).
 fn name_of(line: &str) -> Option<String> {
     let (name, arguments) = line.split_once('(')?;
     let second = arguments.split([',', ')', '<']).nth(1).unwrap_or_default().trim();
@@ -164,7 +165,8 @@ fn straced(trace: &str, nth: usize) -> Tally {
     let mut repeats = false;
     let own = lines.take_while(|line| !line.contains(&end)).filter_map(|line| {
         let rest = line.strip_prefix(thread)?.trim_start();
-        // The kernel makes such a call again by itself, after work that no program sees: one call, shown twice.
+        // The kernel makes such a call again by itself, after work that no program sees: one call,
+        // shown twice.
         let begins = !rest.starts_with("<...") && !rest.starts_with("---");
         let is_repeated = begins && std::mem::take(&mut repeats);
         repeats |= rest.contains("= ? ERESTART");

@@ -29,7 +29,8 @@ fn invariant_5_poll_comes_before_every_splice_from_what_can_idle() {
             Mover::new(&source.fd, &target.fd).method(splice).run().expect("a splice");
             seen.lock().expect("log").clone()
         });
-        // Through a private pipe, as datagrams always go, the splice out of it follows the polled one into it.
+        // Through a private pipe, as datagrams always go, the splice out of it follows the polled
+        // one into it.
         let through = to != TargetKind::Pipe || from == SourceKind::Seqpacket;
         let is_splice = |at: usize| calls.get(at) == Some(&Call::Splice);
         let unpolled = (1..calls.len())
@@ -82,7 +83,8 @@ fn a_last_record_that_comes_during_the_proof_of_the_end_is_read() {
     assert_eq!((port.read(&mut record), &record[..4]), (Ok(0), &b"last"[..]));
 }
 
-/// A filter denies the calls that never wait, or an old kernel knows them or their flag not (preadv2(2)).
+/// A filter denies the calls that never wait, or an old kernel knows them or their flag not
+/// (preadv2(2)).
 #[test]
 fn streams_are_polled_and_moved_plainly_where_calls_that_never_wait_are_denied_or_unknown() {
     use MethodName::{MmapWrite, ReadWrite};
@@ -160,7 +162,8 @@ fn a_length_and_a_rate_hold_where_a_splice_reports_false_ends() {
     }
 }
 
-/// A few bytes of a pipe are spliced before they are read, lest a packet be cut; a read does where nothing can be spliced.
+/// A few bytes of a pipe are spliced before they are read, lest a packet be cut; a read does where
+/// nothing can be spliced.
 #[test]
 fn a_few_bytes_of_a_pipe_arrive_also_where_splice_or_a_pipe_is_denied() {
     for denied in [Call::Splice, Call::Pipe] {

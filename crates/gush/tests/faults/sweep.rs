@@ -14,7 +14,8 @@ pub use crate::trouble::{Trouble, is_data, is_read};
 pub const SMALL: usize = 13_001;
 /// Enough for several threads.
 pub const LARGE: usize = (17 << 20) + 13;
-/// The bytes in front of the range of a file that is used amidst other content. The same number on both sides, as `direct` needs.
+/// The bytes in front of the range of a file that is used amidst other content. The same number on
+/// both sides, as `direct` needs.
 const LEAD: usize = 517;
 
 /// A method and two ends.

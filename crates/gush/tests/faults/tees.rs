@@ -1,5 +1,5 @@
-//! Faults at every call of a tee: each target has the first bytes of the source, as many as the report says,
-//! and bytes that no target took are still in the source.
+//! Faults at every call of a tee: each target has the first bytes of the source, as many as the
+//! report says, and bytes that no target took are still in the source.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -204,7 +204,8 @@ fn every_target_gets_everything_when_any_call_is_short() {
 
 #[test]
 fn every_target_gets_everything_when_any_call_is_interrupted_or_too_early() {
-    // A plain read is of a file or of a pipe of the tee's own, which holds bytes: neither is ever too early.
+    // A plain read is of a file or of a pipe of the tee's own, which holds bytes: neither is ever
+    // too early.
     let delays = |call| match is_data(call) && call != Call::Read {
         true => [Errno::INTR, Errno::AGAIN].map(Trouble::Fails).to_vec(),
         false => vec![Trouble::Fails(Errno::INTR)],
@@ -212,7 +213,8 @@ fn every_target_gets_everything_when_any_call_is_interrupted_or_too_early() {
     sweep(delays, is_whole, 200);
 }
 
-/// tee(2) and splice(2) are asked for less than is there: their 0 is a question, and memory the answer.
+/// tee(2) and splice(2) are asked for less than is there: their 0 is a question, and memory the
+/// answer.
 #[test]
 fn every_target_gets_everything_when_a_call_by_reference_answers_0_or_is_refused() {
     let doubts = |call| match call {

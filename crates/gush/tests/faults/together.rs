@@ -1,5 +1,5 @@
-//! The news from one of several threads to the others: a piece failed, the observer stopped the move, or
-//! somebody cancelled. Each test keeps the others from getting on by themselves.
+//! The news from one of several threads to the others: a piece failed, the observer stopped the
+//! move, or somebody cancelled. Each test keeps the others from getting on by themselves.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,8 +75,8 @@ fn nothing_is_moved_after_the_piece_in_which_another_thread_failed() {
     assert_arrived(&error, &target, PIECE / WRITES_A_PIECE);
 }
 
-/// The second worker holds piece 1 and gets nowhere, the first one is further on: only the stop itself can end
-/// the second.
+/// The second worker holds piece 1 and gets nowhere, the first one is further on: only the stop
+/// itself can end the second.
 #[test]
 fn a_stop_by_the_observer_ends_a_thread_that_lags() {
     let (result, [_, target]) = within(60, "a stop on two threads", move || {
@@ -110,8 +110,8 @@ fn a_stop_by_the_observer_ends_a_thread_that_lags() {
     assert_arrived(&error, &target, PIECE);
 }
 
-/// The first worker, who asks the observer, has nothing left to do: the second one sees by itself that the move
-/// was cancelled.
+/// The first worker, who asks the observer, has nothing left to do: the second one sees by itself
+/// that the move was cancelled.
 #[test]
 fn a_thread_that_is_left_alone_is_cancelled() {
     let (result, [_, target]) = within(60, "cancelling one of two threads", move || {

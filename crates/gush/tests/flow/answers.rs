@@ -59,7 +59,8 @@ fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
     }
 }
 
-/// The bytes are taken and only in memory: lending them again would repeat the refused call for ever.
+/// The bytes are taken and only in memory: lending them again would repeat the refused call for
+/// ever.
 #[test]
 fn bytes_that_could_not_be_lent_are_written_before_the_refusal_is_reported() {
     let bytes = Terms::default().short_bytes;
@@ -370,8 +371,8 @@ fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {
     }
 }
 
-/// Behind the last byte that the source is said to have, a call by reference would only be asked in vain; a read is one
-/// anyhow.
+/// Behind the last byte that the source is said to have, a call by reference would only be asked in
+/// vain; a read is one anyhow.
 #[test]
 fn after_the_expected_bytes_a_read_asks_for_the_end() {
     let state = |kind| PortState::known(kind, true);
@@ -394,7 +395,8 @@ fn after_the_expected_bytes_a_read_asks_for_the_end() {
     }
 }
 
-/// The target fails while zeros wait: nobody makes a hole of bytes that the target is said not to have.
+/// The target fails while zeros wait: nobody makes a hole of bytes that the target is said not to
+/// have.
 #[test]
 fn zeros_after_a_failure_of_the_target_are_no_hole() {
     let mut sparse = Sparse::of(&data_and_zeros("0d"));

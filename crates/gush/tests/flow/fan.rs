@@ -1,4 +1,5 @@
-//! The fan without a kernel: every answer to every call, on the sources and targets whose rules differ.
+//! The fan without a kernel: every answer to every call, on the sources and targets whose rules
+//! differ.
 
 use gush::flow::{PortState, Terms};
 use gush::{Choice, Kind, MethodName};

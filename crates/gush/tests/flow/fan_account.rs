@@ -1,5 +1,5 @@
-//! The account of a fan: every byte has a number, and each lane's place among the numbers follows from the answers
-//! alone. The account says which call may come next.
+//! The account of a fan: every byte has a number, and each lane's place among the numbers follows
+//! from the answers alone. The account says which call may come next.
 
 use std::fmt;
 
@@ -19,8 +19,8 @@ impl fmt::Display for Story<'_> {
     }
 }
 
-/// A lane's place among the numbers of the bytes: delivered up to the first, then the lane's buffer, the lane's
-/// pipe; the next bytes are in the memory that all share.
+/// A lane's place among the numbers of the bytes: delivered up to the first, then the lane's
+/// buffer, the lane's pipe; the next bytes are in the memory that all share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lane {
     pub delivered: u64,
@@ -274,7 +274,8 @@ impl Account {
         (0, 0)
     }
 
-    /// Is this side shown to be not ready? An answer to a call that concerns no side by itself shows nothing.
+    /// Is this side shown to be not ready? An answer to a call that concerns no side by itself
+    /// shows nothing.
     pub fn note_unready_source(
         &mut self,
         op: FanOp,

@@ -37,8 +37,8 @@ fn fan(targets: &[Kind]) -> Fan {
 /// The bytes of one intake here.
 const BYTES: usize = 100;
 
-/// Passes one intake on to every target, where each splice to a file is answered by `answer`; answers the calls
-/// on the source, and the one that comes after everything was delivered.
+/// Passes one intake on to every target, where each splice to a file is answered by `answer`;
+/// answers the calls on the source, and the one that comes after everything was delivered.
 fn pass_on(fan: &mut Fan, lender: &mut Counting, answer: Result<usize, Errno>) -> Vec<FanOp> {
     let mut takes = Vec::new();
     loop {

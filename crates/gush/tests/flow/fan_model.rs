@@ -1,4 +1,5 @@
-//! Plays scripts with a fan: each call is held against the account, and so are waits, losses and the end.
+//! Plays scripts with a fan: each call is held against the account, and so are waits, losses and
+//! the end.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -142,13 +143,14 @@ fn given(answer: Answer, op: FanOp, most: usize, source: &PortState) -> Result<u
 thread_local! {
     static POOL: Pool = Pool::new(16 << 20, 16);
     /// The buffers that came back from earlier scripts: millions of scripts map memory once.
-    /// Never dropped: the seam of the feature `faults` has a thread's own data, which are gone by then.
+    /// Never dropped: the seam of the feature `faults` has a thread's own data, which are gone by
+    /// then.
     static SHELF: RefCell<ManuallyDrop<Shelf>> =
         RefCell::new(ManuallyDrop::new(Shelf::new(POOL.with(Pool::clone))));
 }
 
-/// Plays a script until the script or the fan ends; returns the number of answers taken. With a seed, the driver
-/// throttles, is short of pipes and leaves targets out, too.
+/// Plays a script until the script or the fan ends; returns the number of answers taken. With a
+/// seed, the driver throttles, is short of pipes and leaves targets out, too.
 pub fn play(
     name: &str,
     source: PortState,
@@ -312,7 +314,8 @@ fn dice_of(chance: &mut impl FnMut(u32) -> bool, targets: usize) -> Option<usize
     (0..targets).find(|_| chance(60))
 }
 
-/// A fan waits for sides that have shown to be not ready, and holds nothing but the bytes in flight.
+/// A fan waits for sides that have shown to be not ready, and holds nothing but the bytes in
+/// flight.
 fn check_wait(
     fan: &mut Fan,
     account: &mut Account,
@@ -373,8 +376,8 @@ fn wake(fan: &mut Fan, account: &mut Account, chance: &mut impl FnMut(u32) -> bo
     }
 }
 
-/// A target is lost only after an answer of its own that was an error, nothing where there was something, or
-/// a message that was cut. A refusal is no reason, unless the method was named.
+/// A target is lost only after an answer of its own that was an error, nothing where there was
+/// something, or a message that was cut. A refusal is no reason, unless the method was named.
 fn check_lost(fan: &Fan, target: u16, named: bool, story: &Story<'_>) {
     let failure = fan.failure(target).expect("a reason");
     let is_reason = |&(op, answer): &(FanOp, Result<usize, Errno>)| {

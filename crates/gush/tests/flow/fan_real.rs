@@ -1,5 +1,5 @@
-//! The fan on real descriptors, driven by hand: only sides that poll(2) names are woken, and every target's
-//! bytes are compared.
+//! The fan on real descriptors, driven by hand: only sides that poll(2) names are woken, and every
+//! target's bytes are compared.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -84,7 +84,8 @@ fn drive_with(
                 driven.most_held_bytes = driven.most_held_bytes.max(held);
             }
             FanNext::Wait => {
-                // Before every wait: what a fan keeps while nothing comes is a cost of each idle connection.
+                // Before every wait: what a fan keeps while nothing comes is a cost of each idle
+                // connection.
                 fan.rest(lender);
                 assert!(fan.is_at_rest());
                 let (mut sides, mut polled) = (Vec::new(), Vec::new());
@@ -214,12 +215,14 @@ fn every_set_of_targets_gets_every_byte_in_order() {
             }
         }
     }
-    // The number is held, so that no set is left out in silence: 25 targets, of which 7 are in sets with O_APPEND.
+    // The number is held, so that no set is left out in silence: 25 targets, of which 7 are in sets
+    // with O_APPEND.
     let by_splice = if choices.contains(&splice) { 18 } else { 0 };
     assert_eq!(ended, 4 * 2 * (25 * 2 + by_splice));
 }
 
-/// Between pipes no byte is copied: tee(2) for all but one, splice(2) for the last, which leaves the pipe empty.
+/// Between pipes no byte is copied: tee(2) for all but one, splice(2) for the last, which leaves
+/// the pipe empty.
 #[test]
 fn pipes_are_teed_and_the_last_one_is_spliced() {
     needs!(splice);
@@ -303,7 +306,8 @@ fn a_target_that_nobody_reads_holds_the_others_back_at_one_intake() {
         let targets = [fast.as_fd(), idle.as_fd()];
         let mut fan = fan_of(&near, &targets, &terms);
         let fds = FanFds { source: near.as_fd(), targets: &targets };
-        // Nobody reads, so that the fan has nothing to do once the fast reader has got all it may have.
+        // Nobody reads, so that the fan has nothing to do once the fast reader has got all it may
+        // have.
         let (end, driven) = drive(&mut fan, fds, u64::MAX, Until::Idle(300));
         assert_eq!(end, Err("idle".to_owned()));
         assert!(driven.most_ahead_bytes <= bound, "{driven:?}");
@@ -439,8 +443,8 @@ fn without_a_target_left_nothing_more_is_taken() {
     );
 }
 
-/// O_APPEND comes while bytes are under way (fcntl(2)), and splice(2) refuses such a target from then on. Of two such targets
-/// one read for both is cheaper than a pipe for each.
+/// O_APPEND comes while bytes are under way (fcntl(2)), and splice(2) refuses such a target from
+/// then on. Of two such targets one read for both is cheaper than a pipe for each.
 #[test]
 fn targets_that_begin_to_refuse_splices_get_the_rest_out_of_one_buffer() {
     needs!(splice);
@@ -571,7 +575,8 @@ fn datagrams_stay_whole_at_every_target_and_empty_ones_at_those_that_have_them()
     assert!(arrived(file) == sent.concat(), "other bytes arrived");
 }
 
-/// The pieces of a stream must fit a datagram, also where only one of the targets is a datagram socket.
+/// The pieces of a stream must fit a datagram, also where only one of the targets is a datagram
+/// socket.
 #[test]
 fn a_stream_becomes_datagrams_at_one_target_and_a_stream_at_the_other() {
     let data = pattern(BYTES);

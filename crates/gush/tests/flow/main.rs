@@ -1,5 +1,5 @@
-//! The flow without a kernel: a script answers each call, and a model of the bytes that left the source, that the
-//! pipe and the buffer hold and that arrived says which call may come next.
+//! The flow without a kernel: a script answers each call, and a model of the bytes that left the
+//! source, that the pipe and the buffer hold and that arrived says which call may come next.
 
 #[macro_use]
 #[path = "../common/mod.rs"]
@@ -87,7 +87,8 @@ fn pairs() -> Vec<(&'static str, PortState, PortState, Terms)> {
             "stream to file, with holes, limited",
             quick(Stream),
             in_file,
-            // One whole read: what a smaller buffer keeps of an earlier one would not be what a read finds.
+            // One whole read: what a smaller buffer keeps of an earlier one would not be what a
+            // read finds.
             Terms { length_bytes: Some(16), ..holes },
         ),
         ("datagrams to file, with holes", quick(Datagram), in_file, holes),
@@ -158,7 +159,8 @@ fn a_flow_is_small_and_can_be_sent_to_another_thread() {
     assert!(is_send::<gush::flow::Flow>() <= 304, "{} bytes", is_send::<gush::flow::Flow>());
 }
 
-/// A driver that keeps account of some methods only gets no other, whether the plan or the user names it.
+/// A driver that keeps account of some methods only gets no other, whether the plan or the user
+/// names it.
 #[test]
 fn a_method_that_the_driver_does_not_permit_is_refused_by_name_and_left_out_by_the_plan() {
     let (file, stream) = (PortState::known(Kind::File, true), PortState::known(Kind::Stream, true));
@@ -224,8 +226,8 @@ fn a_side_without_a_descriptor_is_served_by_memory_alone() {
     }
 }
 
-/// A read that fills the room for a short message shows that there is more; a splice of less than a quarter of
-/// that shows that there is not.
+/// A read that fills the room for a short message shows that there is more; a splice of less than a
+/// quarter of that shows that there is not.
 #[test]
 fn short_messages_pass_through_memory_and_long_ones_by_reference() {
     let stream = PortState::known(Kind::Stream, true);

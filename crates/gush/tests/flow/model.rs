@@ -17,7 +17,8 @@ const READ_ZEROS: usize = 8;
 /// No read is answered by more.
 const MOST_READ_BYTES: usize = 40;
 
-/// Runs of zeros begin and end at multiples of this offset in the target, or with the bytes of a read.
+/// Runs of zeros begin and end at multiples of this offset in the target, or with the bytes of a
+/// read.
 const ZEROS_UNIT: u64 = 4096;
 
 /// Lends as a relay's shelf does, with small buffers counted.
@@ -70,13 +71,15 @@ struct Account {
     /// The lent part of the pipe's content: the bytes in the buffer, or after them.
     lent: usize,
     delivered: u64,
-    /// The size of the datagram that is next, if asked for since the last one was taken, or found missing.
+    /// The size of the datagram that is next, if asked for since the last one was taken, or found
+    /// missing.
     measured: Option<usize>,
     /// An empty datagram is in the buffer.
     empty_datagram: bool,
     /// A `read` answered 0, and that is an end here.
     end_seen: bool,
-    /// The target has no reader, as a call answered that can have been made before the source was looked at.
+    /// The target has no reader, as a call answered that can have been made before the source was
+    /// looked at.
     deserted: bool,
     /// The side that the last answer showed to be not ready.
     unready: Option<Side>,
@@ -99,7 +102,8 @@ impl Account {
         (self.in_pipe + self.in_buf) as u64
     }
 
-    /// The bytes of the next run of data: whole units of the target are data or zeros, and the part of a unit in flight.
+    /// The bytes of the next run of data: whole units of the target are data or zeros, and the part
+    /// of a unit in flight.
     fn run_bytes(&self, target: &PortState) -> usize {
         let at = target.offset_bytes().expect("an offset") + self.delivered;
         let mut bytes: Vec<_> = self.zeros.iter().copied().collect();
@@ -120,8 +124,8 @@ impl Account {
 
     /// May the flow ask for this call now?
     fn check(&self, op: Op, [source, target]: [&PortState; 2], story: &Story<'_>) {
-        // Invariant 5: nothing that can idle is spliced from or to before it was polled, unless a flag keeps
-        // the call from waiting: O_NONBLOCK, or for splice(2) that one side is a pipe.
+        // Invariant 5: nothing that can idle is spliced from or to before it was polled, unless a
+        // flag keeps the call from waiting: O_NONBLOCK, or for splice(2) that one side is a pipe.
         let (touches_source, touches_target) = match op {
             Op::Fill(_) | Op::Empty | Op::Direct(_) | Op::Sendfile(_) => op.touches(),
             _ => (false, false),
@@ -331,7 +335,8 @@ fn side_of_again(op: Op, source: &PortState) -> Option<Side> {
         Op::Measure | Op::Read(_) | Op::AskEnd => Some(Side::Source),
         // A file's bytes are always there.
         Op::Write | Op::Empty | Op::Punch(_) => Some(Side::Target),
-        // The pipe is empty; the urgent mark of a stream answers EAGAIN, too, with the source ready.
+        // The pipe is empty; the urgent mark of a stream answers EAGAIN, too, with the source
+        // ready.
         Op::Fill(_) if source.kind() != Kind::Stream => Some(Side::Source),
         Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) => None,
         Op::Spill | Op::Lend | Op::Discard => None,
@@ -341,7 +346,8 @@ fn side_of_again(op: Op, source: &PortState) -> Option<Side> {
 thread_local! {
     static POOL: Pool = Pool::new(16 << 20, 16);
     /// The buffers that came back from earlier scripts: millions of scripts map memory once.
-    /// Never dropped: the seam of the feature `faults` has a thread's own data, which are gone by then.
+    /// Never dropped: the seam of the feature `faults` has a thread's own data, which are gone by
+    /// then.
     static SHELF: RefCell<ManuallyDrop<Shelf>> =
         RefCell::new(ManuallyDrop::new(Shelf::new(POOL.with(Pool::clone))));
 }
@@ -361,10 +367,12 @@ pub fn play(
     let mut flow = Flow::between(source, target, terms).expect("a way for every pair of these");
     let mut account = Account { makes_holes: terms.make_holes, ..Account::default() };
     let mut story = Story { pair: name, steps: Vec::new() };
-    // A method that was named was refused: there is no other, and what was taken is all that is delivered.
+    // A method that was named was refused: there is no other, and what was taken is all that is
+    // delivered.
     let mut is_refused = false;
     loop {
-        // Where zeros become holes every read is a whole one: a buffer has zeros and data where it was lent.
+        // Where zeros become holes every read is a whole one: a buffer has zeros and data where it
+        // was lent.
         let may_take_bytes = match account.makes_holes {
             true => u64::MAX,
             false => MAY_TAKE_BYTES[story.steps.len() % MAY_TAKE_BYTES.len()],
@@ -483,8 +491,8 @@ fn answer_of_pipe(most: usize) -> Result<usize, Errno> {
     Ok(most)
 }
 
-/// A flow fails only after an answer that no other way is left for: an error, nothing where there was
-/// something, or a message that was cut.
+/// A flow fails only after an answer that no other way is left for: an error, nothing where there
+/// was something, or a message that was cut.
 fn check_failure(failure: &Failure, story: &Story<'_>) {
     let (op, answer) = *story.steps.last().expect("a flow does not begin with a failure");
     if op == Op::AskEnd {

@@ -20,7 +20,8 @@ pub fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
-/// Drives a flow until the end with poll(2), resting before every wait, and taking at most `step` at once.
+/// Drives a flow until the end with poll(2), resting before every wait, and taking at most `step`
+/// at once.
 fn drive(flow: &mut Flow, fds: Fds<'_>, step: u64) -> Result<Completion, String> {
     let mut shelf = Shelf::new(Pool::shared().clone());
     loop {
@@ -137,7 +138,8 @@ fn every_pair_delivers_every_byte_in_order() {
                 let (name, choice) = (choice.to_string(), *choice);
                 for step in [u64::MAX, 1 << 20, 4099] {
                     let ((near, feed), (out, arrived)) = (source(from, &data), target(to));
-                    // As a relay does, which asks no kernel that answers only once bytes are in a pipe.
+                    // As a relay does, which asks no kernel that answers only once bytes are in a
+                    // pipe.
                     let never_held = to == "append" && name == "splice";
                     let terms = Terms { choice, never_held, ..Terms::default() };
                     let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
@@ -294,7 +296,8 @@ fn a_flow_that_waits_for_its_target_holds_what_is_in_flight_and_no_more() {
     assert_eq!(pool.usage().in_use, 0);
 }
 
-/// `/dev/full` answers EINVAL to a splice; the true error comes from `write` (`full_ops` of `drivers/char/mem.c`).
+/// `/dev/full` answers EINVAL to a splice; the true error comes from `write` (`full_ops` of
+/// `drivers/char/mem.c`).
 #[test]
 fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
     needs!(splice);
@@ -325,7 +328,8 @@ impl Inspector for Seen {
     }
 }
 
-/// Data and zeros in turn, each of a random length around the unit of 4096 bytes in which zeros are looked for.
+/// Data and zeros in turn, each of a random length around the unit of 4096 bytes in which zeros are
+/// looked for.
 fn patches(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut all = Vec::new();
     for _ in 0..random.usize(1..12) {
@@ -336,8 +340,8 @@ fn patches(random: &mut fastrand::Rng) -> Vec<u8> {
     all
 }
 
-/// Whole units of zeros, counted at the target's offset, are holes and nothing else is; each run of them is one
-/// call, for every size of the buffer, and however few bytes may be taken at once.
+/// Whole units of zeros, counted at the target's offset, are holes and nothing else is; each run of
+/// them is one call, for every size of the buffer, and however few bytes may be taken at once.
 #[test]
 fn runs_of_zeros_become_holes_whatever_the_buffer() {
     const UNIT: u64 = 4096;
@@ -394,7 +398,8 @@ fn runs_of_zeros_become_holes_whatever_the_buffer() {
             runs += u64::from(is_zero && !was_zero);
             (was_zero, place) = (is_zero, place + unit.len());
         }
-        // A part of a unit that ends a buffer is judged by itself: with small buffers more is a hole, never less.
+        // A part of a unit that ends a buffer is judged by itself: with small buffers more is a
+        // hole, never less.
         assert!(flow.hole_bytes() >= holes_bytes, "{} < {holes_bytes}", flow.hole_bytes());
         if is_aligned || buffer_bytes as u64 >= UNIT + data.len() as u64 {
             assert_eq!((flow.hole_bytes(), punches), (holes_bytes, runs));
@@ -403,7 +408,8 @@ fn runs_of_zeros_become_holes_whatever_the_buffer() {
     }
 }
 
-/// A log that grows at the end while being spliced: each read that looks for the end finds some more.
+/// A log that grows at the end while being spliced: each read that looks for the end finds some
+/// more.
 #[test]
 fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
     for method in methods_served_here(&[MethodName::Splice, MethodName::Sendfile]) {
@@ -436,7 +442,8 @@ fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
     }
 }
 
-/// The means of a flow are idle between two messages, and held for the next one, until the flow rests.
+/// The means of a flow are idle between two messages, and held for the next one, until the flow
+/// rests.
 #[test]
 fn idle_means_are_held_until_the_flow_rests() {
     let choices = [MethodName::ReadWrite, MethodName::Splice].map(Choice::Only);
@@ -461,8 +468,8 @@ fn idle_means_are_held_until_the_flow_rests() {
     }
 }
 
-/// splice(2) from pipe to pipe answers `EAGAIN` for either: which one is asked of poll(2), and not by a read, whose bytes
-/// would go on through memory.
+/// splice(2) from pipe to pipe answers `EAGAIN` for either: which one is asked of poll(2), and not
+/// by a read, whose bytes would go on through memory.
 #[test]
 fn a_full_pipe_is_distinguished_from_an_empty_one_without_a_read() {
     needs!(splice);

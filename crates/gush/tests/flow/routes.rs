@@ -31,8 +31,8 @@ fn only(method: MethodName) -> Terms {
     Terms { choice: Choice::Only(method), ..Terms::default() }
 }
 
-/// The calls that take bytes, in the order in which a flow tries them while each is refused, with the sides that are
-/// polled before; or why there is no flow.
+/// The calls that take bytes, in the order in which a flow tries them while each is refused, with
+/// the sides that are polled before; or why there is no flow.
 fn calls(source: PortState, target: PortState, terms: &Terms) -> String {
     let mut flow = match Flow::between(source, target, terms) {
         Ok(flow) => flow,
@@ -184,8 +184,8 @@ fn only_a_side_that_could_hold_a_call_is_polled_before() {
     assert_eq!(by_sendfile(File).split(", ").next(), Some("sendfile"));
 }
 
-/// Flags that keep references from passing are respected unless the method was named; who may not be held asks
-/// no kernel call that could hold the thread.
+/// Flags that keep references from passing are respected unless the method was named; who may not
+/// be held asks no kernel call that could hold the thread.
 #[test]
 fn flags_of_a_port_rule_splicing_out() {
     let file = tempfile::NamedTempFile::new().expect("a file");

@@ -215,8 +215,9 @@ impl Model<'_> {
             model.resize(model.len().max(at + moved.len()), 0);
             model[at..at + moved.len()].copy_from_slice(moved);
         }
-        // Behind what had arrived, a move that ended early may have written what would have come; past the page cache sendfile(2)
-        // of 4,097 bytes writes the first page, and then answers EINVAL for all.
+        // Behind what had arrived, a move that ended early may have written what would have come;
+        // past the page cache sendfile(2) of 4,097 bytes writes the first page, and then answers
+        // EINVAL for all.
         let end = at + delivered;
         let reach = (at + expected.len()).min(model.len()).min(arrived.len());
         let may_have_written = delivered > 0 || self.plan.to == TargetKind::Direct;

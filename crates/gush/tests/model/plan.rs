@@ -146,7 +146,8 @@ pub fn any_plan(with_devices: bool) -> impl Strategy<Value = Plan> {
 }
 
 impl Plan {
-    /// Within the abilities of the ends: no offsets in streams, datagrams that fit, devices of one size.
+    /// Within the abilities of the ends: no offsets in streams, datagrams that fit, devices of one
+    /// size.
     fn made_possible(mut self) -> Self {
         self.len = self.len.min(self.from.most_bytes()).min(self.to.most_bytes());
         if !self.from.has_offsets() {

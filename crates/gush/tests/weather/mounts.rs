@@ -168,7 +168,8 @@ fn child_clones_on_btrfs() {
     run("umount", &[point.to_str().expect("a path")]);
 }
 
-/// Each subvolume of btrfs has a separate `st_dev`; the kernel shares blocks between them all the same.
+/// Each subvolume of btrfs has a separate `st_dev`; the kernel shares blocks between them all the
+/// same.
 #[test]
 #[ignore = "run in a namespace of its own by the test below"]
 fn child_clones_between_subvolumes() {

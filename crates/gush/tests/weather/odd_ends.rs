@@ -134,7 +134,8 @@ fn a_reader_that_goes_away_is_an_error_that_counts_what_went_out() {
                     }
                     let reported = errno_of(&error);
                     assert!(
-                        // A socket with unread bytes resets at close; a pipe, or a socket read out, gives EPIPE.
+                        // A socket with unread bytes resets at close; a pipe, or a socket read out,
+                        // gives EPIPE.
                         matches!(reported, Some(Errno::PIPE | Errno::CONNRESET)),
                         "{name}: {error:?}"
                     );
@@ -269,7 +270,8 @@ fn a_file_copied_past_its_own_end_does_not_feed_on_itself() {
             move || {
                 let file = file_of(&content);
                 let mut observer = |progress: &gush::Progress| {
-                    // A move that feeds on itself is stopped, so that the test fails instead of filling the disk.
+                    // A move that feeds on itself is stopped, so that the test fails instead of
+                    // filling the disk.
                     if progress.bytes > 500_000 { Control::Stop } else { Control::Continue }
                 };
                 let mover = Mover::new(&file, &file).method(choice).observe(&mut observer);
@@ -442,7 +444,8 @@ fn read_at(file: &File, at: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Beyond the kernel's largest offset nothing can be, and no sum of an offset and a count may begin anew at 0.
+/// Beyond the kernel's largest offset nothing can be, and no sum of an offset and a count may begin
+/// anew at 0.
 #[test]
 fn an_offset_beyond_the_kernels_largest_is_an_error_before_anything_moves() {
     let source = file_of(&[0; 1 << 20]);

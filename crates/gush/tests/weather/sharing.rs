@@ -77,8 +77,8 @@ fn invariant_4_lent_pages_stay_as_they_were_in_a_tee() {
     }
 }
 
-/// A reader duplicates everything with tee(2), keeps the duplicate unread, and only looks at the duplicate
-/// when the mover has long gone on.
+/// A reader duplicates everything with tee(2), keeps the duplicate unread, and only looks at the
+/// duplicate when the mover has long gone on.
 fn held_by_tee(gift: bool, buffer_bytes: usize) {
     let content = noise(5, 600_000);
     let source = file_of(&content);
@@ -169,7 +169,8 @@ fn invariant_4_lent_pages_stay_as_they_were_in_a_second_pipe() {
     });
 }
 
-/// A descriptor of another kind than its owner says: safe code may say so, and the pages stay as they were.
+/// A descriptor of another kind than its owner says: safe code may say so, and the pages stay as
+/// they were.
 #[test]
 fn invariant_4_lent_pages_stay_as_they_were_where_a_pipe_is_called_a_file() {
     needs!(splice);
@@ -200,7 +201,8 @@ fn invariant_4_lent_pages_stay_as_they_were_where_a_pipe_is_called_a_file() {
     }
 }
 
-/// Drives a flow by vmsplice; one that lies says of the first page that a splice has moved the page, and makes none.
+/// Drives a flow by vmsplice; one that lies says of the first page that a splice has moved the
+/// page, and makes none.
 fn flow_to_a_pipe_that_is_called_a_file(source: &OwnedFd, pipe: &OwnedFd, is_lying: bool) {
     use gush::flow::{Fds, Flow, Next, Op, PortState, Shelf, Terms};
     use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! Every line that the translation prints passes `gush link --check`: each kind of address with each
-//! option, with pairs of its options and with each other address.
+//! Every line that the translation prints passes `gush link --check`: each kind of address with
+//! each option, with pairs of its options and with each other address.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;

@@ -90,7 +90,8 @@ pub fn expansions(line: &str) -> Vec<&str> {
 }
 
 /// Calls `each` with the offset of every character, the character meant (`None` for a backslash and
-/// an outermost quote), and whether it is protected. Returns the closers that are missing at the end.
+/// an outermost quote), and whether it is protected. Returns the closers that are missing at the
+/// end.
 ///
 /// Brackets and quotes nest, also within double quotes; within single quotes there are only
 /// backslashes (nestlex.c in socat's source).

@@ -429,8 +429,8 @@ fn with_option(address: &Address, option: &str, is_read: bool) -> Address {
     text.parse().unwrap_or_else(|_| address.clone())
 }
 
-/// The address, where socat would create a missing file (GOPEN) and `gush link` does not, because it
-/// is read. A missing device is none.
+/// The address, where socat would create a missing file (GOPEN) and `gush link` does not, because
+/// it is read. A missing device is none.
 fn making_files(address: &Address) -> String {
     match address.target() {
         Target::Joined(parts) => {

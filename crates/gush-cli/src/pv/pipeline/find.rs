@@ -93,8 +93,8 @@ impl Channel {
     }
 
     /// Whether data go through this end. Processes inherit pipes that they do not use, and clients
-    /// of a message bus have sockets: data come or go by the standard descriptors of one side, or by
-    /// what was opened under a name.
+    /// of a message bus have sockets: data come or go by the standard descriptors of one side, or
+    /// by what was opened under a name.
     fn is_data(&self) -> bool {
         match self.socket {
             Some((_, peer)) => self.reads || self.writes || !peer.is_unix,

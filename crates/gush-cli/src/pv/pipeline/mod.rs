@@ -58,8 +58,8 @@ impl FromStr for Target {
 
 /// The time between two samples.
 const SLICE: Duration = Duration::from_millis(50);
-/// How long one look may take until the verdict is certain; four times that on a machine too busy for
-/// the samples.
+/// How long one look may take until the verdict is certain; four times that on a machine too busy
+/// for the samples.
 const LONGEST_LOOK: Duration = Duration::from_secs(3);
 /// How long to wait between samples that decide about the end of one look.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! What the stages do and how full the pipes are at one moment.
 //!
 //! To ask a pipe, its end is opened for microseconds through /proc, which is a description of its
-//! own: no flag of the stages changes. While it is open the pipe has one reader (or writer) more, so
-//! the end of the last one shows to the other side when ours is closed. It is opened as an end that a
-//! stage holds at that moment, and never as the reader of a pipe that has lost its readers:
+//! own: no flag of the stages changes. While it is open the pipe has one reader (or writer) more,
+//! so the end of the last one shows to the other side when ours is closed. It is opened as an end
+//! that a stage holds at that moment, and never as the reader of a pipe that has lost its readers:
 //! a write to such a pipe must fail.
 
 use std::collections::HashMap;

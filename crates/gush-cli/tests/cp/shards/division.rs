@@ -10,7 +10,8 @@ use super::{end, start, state, tree};
 use crate::common::cp::{fails, names, script, stderr, succeeds};
 use crate::common::{noise, skipped, strace};
 
-/// For each name of a file, the ranks that make a call with the name, in their whole lives. Two ranks copy `a` to `d`.
+/// For each name of a file, the ranks that make a call with the name, in their whole lives. Two
+/// ranks copy `a` to `d`.
 fn ranks_that_name(dir: &Path, names: &[&str]) -> Result<BTreeMap<String, Vec<u32>>, String> {
     let mut ranks = Vec::new();
     for rank in [0, 1] {
@@ -61,7 +62,8 @@ fn no_rank_looks_at_a_file_of_another() {
     };
     assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
     assert_eq!(named_by.len(), all.len());
-    // Both have some: the rank that copies a file is the only one that ever names it, also when rank 0 completes the directories.
+    // Both have some: the rank that copies a file is the only one that ever names it, also when
+    // rank 0 completes the directories.
     let of_rank = |rank: u32| named_by.values().filter(|ranks| **ranks == [rank]).count();
     assert!(of_rank(0) > 0 && of_rank(1) > 0, "{named_by:?}");
     assert_eq!(of_rank(0) + of_rank(1), all.len(), "{named_by:?}");
@@ -133,7 +135,8 @@ fn ranks_divide_a_tree_by_the_rule_of_the_one_that_began() {
     // Of a source that has another inode number elsewhere.
     begin("inodes-1");
     let said = fails(dir.path(), &["-aT", "--shard=0/2", "a", "d"]);
-    // Where the numbers of this source do not last, that is the reason; they are not those of the rank that began in any case.
+    // Where the numbers of this source do not last, that is the reason; they are not those of the
+    // rank that began in any case.
     assert!(
         said.contains("not copying 'a': the ranks divide this tree by inode numbers"),
         "{said}"

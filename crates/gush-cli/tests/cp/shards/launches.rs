@@ -128,7 +128,8 @@ const OPEN_MPI: [Variables<'_>; 2] = [
 ];
 const STEP: Variables<'_> = &[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
 
-/// A report of an earlier launch is there until its rank has begun again, which may be after rank 0 looks.
+/// A report of an earlier launch is there until its rank has begun again, which may be after rank 0
+/// looks.
 #[test]
 fn rank_0_waits_for_ranks_that_the_same_launch_starts_again() {
     let requeued = [STEP, &[("SLURM_RESTART_COUNT", "1")]].concat();
@@ -252,7 +253,8 @@ fn a_rank_whose_messages_nobody_reads_dies_of_a_signal_at_once() {
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
 }
 
-/// The killed launch has announced the file, and no piece can be copied by a method that takes no offset.
+/// The killed launch has announced the file, and no piece can be copied by a method that takes no
+/// offset.
 #[test]
 fn ranks_that_make_no_pieces_go_on_where_a_file_was_divided() {
     for option in ["--method=sendfile", "--stable"] {

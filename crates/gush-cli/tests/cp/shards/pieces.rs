@@ -12,7 +12,8 @@ use super::{both, end, start, state, wait_for, wait_until_gone};
 use crate::common::cp::{names, script, stderr};
 use crate::common::{copied_gush, nobody, noise, skipped, strace, words_of};
 
-/// A tree with files that are worth dividing: one of data, one that is mostly holes, one that nobody may write to.
+/// A tree with files that are worth dividing: one of data, one that is mostly holes, one that
+/// nobody may write to.
 fn large_tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("a");
@@ -44,7 +45,8 @@ fn pieces(state: &Path) -> Vec<(String, u64, std::time::SystemTime)> {
     found
 }
 
-/// The large files that were announced: the path of each, and the ranks that have claimed the pieces.
+/// The large files that were announced: the path of each, and the ranks that have claimed the
+/// pieces.
 fn announced(state: &Path) -> Vec<(String, Vec<Option<u32>>)> {
     let tables = fs::read_dir(state).into_iter().flatten().map(|entry| entry.unwrap().path());
     let mut tables: Vec<_> =
@@ -259,7 +261,8 @@ fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
     let before = pieces(&shards);
     assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
     assert_eq!(pieces(&shards), before, "a piece was written again");
-    // A rank that failed, and whose journal lacks a piece: the file gets no place until the rank is started again.
+    // A rank that failed, and whose journal lacks a piece: the file gets no place until the rank is
+    // started again.
     let journal = shards.join("rank-1.journal");
     let text = fs::read_to_string(&journal).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -282,7 +285,8 @@ fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
     assert_eq!(names(dir.path()), ["a", "d"]);
 }
 
-/// The calls of both ranks that `options` trace, one rank after the other, with what each said; `Err` without strace.
+/// The calls of both ranks that `options` trace, one rank after the other, with what each said;
+/// `Err` without strace.
 fn traced(dir: &Path, options: &[&str], words: &[&str]) -> Result<[(String, String); 2], String> {
     let ranks: [Result<_, String>; 2] = ["1/2", "0/2"].map(|rank| {
         let calls = dir.join("calls");
@@ -414,7 +418,8 @@ fn one_large_file() -> tempfile::TempDir {
     dir
 }
 
-/// A piece is copied by one thread: others of this rank copy other pieces, and `--threads` is for all of them.
+/// A piece is copied by one thread: others of this rank copy other pieces, and `--threads` is for
+/// all of them.
 #[test]
 fn a_rank_copies_pieces_on_as_many_threads_as_requested() {
     for threads in [1, 2, 3] {
@@ -477,7 +482,8 @@ fn pieces_and_reports_are_on_stable_storage_before_anybody_relies_on_them() {
     assert_eq!(pieces, 5, "{ranks:?}");
 }
 
-/// The first read of a piece fails: the rank says so, though nothing would be wrong with the file copied once more.
+/// The first read of a piece fails: the rank says so, though nothing would be wrong with the file
+/// copied once more.
 #[test]
 fn a_rank_reports_a_piece_that_failed() {
     let dir = one_large_file();
@@ -534,7 +540,8 @@ fn a_large_source_that_changes_between_the_ranks_is_copied_whole() {
     }
 }
 
-/// A large file that rank 0 does not find any more is no success: one process would have copied it, or said the same.
+/// A large file that rank 0 does not find any more is no success: one process would have copied it,
+/// or said the same.
 #[test]
 fn a_large_source_that_vanishes_after_it_was_announced_is_reported() {
     for (gone, why) in [("large-*", "No such file"), ("sub", "directories of large files are gone")]
@@ -578,7 +585,8 @@ fn pieces_count_for_the_file_that_got_them_and_for_no_later_one() {
         let words = ["-a", "-T", "--resume", "a", "d"];
         let failed = both(dir.path(), &words);
         assert!(failed.iter().any(|(status, _)| *status == Some(1)), "{failed:?}");
-        // Who goes on reports anew: rank 0 would fail by an old report before the rank could mend it.
+        // Who goes on reports anew: rank 0 would fail by an old report before the rank could mend
+        // it.
         let left = names(&dir.path().join(".d.gush-shards"));
         assert!(left.iter().all(|name| !name.ends_with(".done")), "{left:?}");
         let output = script(dir.path(), &format!("{removed}; rm -rf d"));

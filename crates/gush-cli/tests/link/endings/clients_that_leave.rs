@@ -68,7 +68,8 @@ fn a_unix_client_that_closes_while_the_other_end_opens_leaves_its_place() {
     link.says("\"id\":1");
 }
 
-/// What the server heard of a connection that `link` opened late, after a client had said all of its data and closed.
+/// What the server heard of a connection that `link` opened late, after a client had said all of
+/// its data and closed.
 fn heard_late(link: Running, back: &std::path::Path, gone: impl FnOnce(&Running)) -> String {
     link.says("trying again");
     gone(&link);

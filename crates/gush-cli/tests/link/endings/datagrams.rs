@@ -10,7 +10,8 @@ use crate::common::link::{Running, server};
 
 #[test]
 fn a_refused_datagram_ends_the_link() {
-    // Connected to itself, it hears nobody else: the kernel refuses as if nobody were there, and the port is taken.
+    // Connected to itself, it hears nobody else: the kernel refuses as if nobody were there, and
+    // the port is taken.
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let place = deaf.local_addr().unwrap();
     deaf.connect(place).unwrap();

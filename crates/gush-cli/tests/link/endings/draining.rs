@@ -104,7 +104,8 @@ fn draining_ends_senders_of_datagrams_that_rest() {
     assert!(said.contains("\"ended\":\"idle\""), "{said}");
 }
 
-/// The rate limit makes a pause of 2 s after the first datagram, and a copy without room one as long as nobody reads the copy.
+/// The rate limit makes a pause of 2 s after the first datagram, and a copy without room one as
+/// long as nobody reads the copy.
 #[test]
 fn a_pause_of_the_links_own_is_no_rest_of_datagrams_while_it_drains() {
     let (server, other) = listener();

@@ -1,6 +1,6 @@
 //! `--graceful`, which every translated command line of socat has: no time limit and no reset loses
-//! data, and programs go on. Endings are seen with `gush socat`, and with socat, if it is installed, where it does not
-//! lose data itself.
+//! data, and programs go on. Endings are seen with `gush socat`, and with socat, if it is
+//! installed, where it does not lose data itself.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! How a link to a program ends: its exit status, the bytes that it leaves unread, and its last words.
+//! How a link to a program ends: its exit status, the bytes that it leaves unread, and its last
+//! words.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -48,7 +49,8 @@ fn a_program_whose_reader_has_exited_fails_only_if_sigpipe_kills_it() {
     }
 }
 
-/// The first client sends something else, the second ends its data, and the third sends half a header and waits.
+/// The first client sends something else, the second ends its data, and the third sends half a
+/// header and waits.
 #[test]
 fn what_a_program_leaves_unread_is_reported() {
     let dir = TempDir::new().unwrap();
@@ -237,8 +239,8 @@ fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the
     }
 }
 
-/// One limit is there for both: each program that still runs then is reported. Within a limit of its own, which begins after that of
-/// the first, the second program would end.
+/// One limit is there for both: each program that still runs then is reported. Within a limit of
+/// its own, which begins after that of the first, the second program would end.
 #[test]
 fn two_programs_have_one_limit() {
     let programs = ["sleep 100", "sleep 8"];
@@ -310,7 +312,8 @@ fn a_program_that_is_used_one_way_inherits_the_other_standard_stream() {
     }
 }
 
-/// In one direction nobody was ever to read what the program says: it is hung up for no words of its own.
+/// In one direction nobody was ever to read what the program says: it is hung up for no words of
+/// its own.
 #[test]
 fn a_program_on_a_terminal_may_go_on_talking_where_the_data_goes_one_way() {
     let dir = TempDir::new().unwrap();

@@ -59,7 +59,8 @@ fn a_server_that_cannot_be_verified_is_reported_as_that() {
     let listening = Running::start(&[&pki.listen("elsewhere", ",fork"), "exec:cat"]);
     let named = pki.connect(&listening.place(), ",commonname=example.org");
     assert!(linked("null:", &named).0, "{}", listening.said());
-    // A directory as `openssl rehash` leaves it: the names are eight hexadecimal digits and a number.
+    // A directory as `openssl rehash` leaves it: the names are eight hexadecimal digits and a
+    // number.
     let directory = pki.path("authorities");
     fs::create_dir(&directory).unwrap();
     fs::copy(pki.path("ca.crt"), directory.join("0a1b2c3d.0")).unwrap();
@@ -75,7 +76,8 @@ fn a_server_that_cannot_be_verified_is_reported_as_that() {
     );
 }
 
-/// A certificate without extensions, as `openssl x509 -req` makes without a file of them, and its key.
+/// A certificate without extensions, as `openssl x509 -req` makes without a file of them, and its
+/// key.
 const VERSION_1: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBJTCBywIUGX4L8uEpo8vhgvLcRhlSE/9IsrkwCgYIKoZIzj0EAwIwFDESMBAG

@@ -128,7 +128,8 @@ fn a_peer_that_says_its_end_and_closes_has_ended_well() {
         client.write_all(b"all there is").unwrap();
         client.conn.send_close_notify();
         client.flush().unwrap();
-        // What a server of TLS 1.3 says after the handshake is taken: a close would reset the connection otherwise.
+        // What a server of TLS 1.3 says after the handshake is taken: a close would reset the
+        // connection otherwise.
         while client.conn.tls13_tickets_received() < 2 {
             client.conn.read_tls(&mut client.sock).unwrap();
             client.conn.process_new_packets().unwrap();
@@ -140,7 +141,8 @@ fn a_peer_that_says_its_end_and_closes_has_ended_well() {
     }
 }
 
-/// The program's socket reports the end by a reset, as there was more to be read; the stream of TLS still keeps some bytes.
+/// The program's socket reports the end by a reset, as there was more to be read; the stream of TLS
+/// still keeps some bytes.
 #[test]
 fn a_program_that_reads_nothing_is_heard_whole_through_tls() {
     let pki = Pki::new();
@@ -182,7 +184,8 @@ fn every_proper_end_is_said_in_tls() {
     let (silent, file) =
         (format!("tcp:{silent}"), format!("file:{},create", pki.path("file").display()));
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Two proper ends by a limit, one that is not passed on, and one of data that goes the other way only.
+    // Two proper ends by a limit, one that is not passed on, and one of data that goes the other
+    // way only.
     let udp = format!("udp:{}", nobody.local_addr().unwrap());
     let cases: [(&[&str], &str, &str, bool); 4] = [
         (&["-t", "100ms"], "", &silent, true),

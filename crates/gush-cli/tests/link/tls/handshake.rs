@@ -37,7 +37,8 @@ fn a_peer_that_speaks_no_tls_is_reported() {
     assert!(!done && said.contains(reset), "{said}");
 
     let listening = Running::start(&[&pki.listen("server", ",fork"), "exec:cat"]);
-    // More than is read before the refusal: what is left unread must not reset the connection before the alert.
+    // More than is read before the refusal: what is left unread must not reset the connection
+    // before the alert.
     let mut client = listening.client();
     client.write_all(&b"GET / HTTP/1.0\r\n\r\n".repeat(4000)).unwrap();
     listening.says("the peer does not speak TLS");

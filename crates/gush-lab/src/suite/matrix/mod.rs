@@ -1,7 +1,7 @@
 //! Every method to move bytes on every pair of ends, tried for real on this kernel.
 //!
-//! A cell is a method (`Method`), a kind of source and a kind of target (`Kind`). It is tried on a thread
-//! (`Prober`) that opens both ends, moves some bytes, and compares those that arrived.
+//! A cell is a method (`Method`), a kind of source and a kind of target (`Kind`). It is tried on a
+//! thread (`Prober`) that opens both ends, moves some bytes, and compares those that arrived.
 //!
 //! Facts of a sample: `method`, `source`, `target`, `works`, `errno`, `why`.
 

@@ -220,8 +220,8 @@ impl Listener {
         self.short = Arc::clone(short);
     }
 
-    /// Asserts that this process no longer changes the limit on descriptors. The kernel is then queried
-    /// only once half of them are used.
+    /// Asserts that this process no longer changes the limit on descriptors. The kernel is then
+    /// queried only once half of them are used.
     pub(crate) fn limit_stays(&mut self) {
         self.limit = Some(descriptor_limit());
     }

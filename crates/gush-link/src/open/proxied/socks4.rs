@@ -1,5 +1,5 @@
-//! SOCKS4, and SOCKS4a, in which the proxy resolves the name (socks4.protocol and socks4a.protocol of
-//! NEC).
+//! SOCKS4, and SOCKS4a, in which the proxy resolves the name (socks4.protocol and socks4a.protocol
+//! of NEC).
 
 use std::net::{Ipv4Addr, SocketAddr};
 

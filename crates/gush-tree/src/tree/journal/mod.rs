@@ -60,9 +60,9 @@ impl Foreign {
     }
 }
 
-/// The journal that [`CopyOptions::resume`](crate::CopyOptions::resume) keeps of a copy to `target`; `None`
-/// if the path ends in `..`. For a name too long for a journal's, a fingerprint replaces the last
-/// bytes.
+/// The journal that [`CopyOptions::resume`](crate::CopyOptions::resume) keeps of a copy to
+/// `target`; `None` if the path ends in `..`. For a name too long for a journal's, a fingerprint
+/// replaces the last bytes.
 ///
 /// ```
 /// use std::path::Path;

@@ -18,8 +18,8 @@ pub(crate) struct Limits {
     device: u64,
     /// `None` if the kernel does not report it.
     mount: Option<u64>,
-    /// The [identities](crate::remote::Portrait::identity) of the source and of the directories above
-    /// it.
+    /// The [identities](crate::remote::Portrait::identity) of the source and of the directories
+    /// above it.
     source: HashSet<u64>,
 }
 

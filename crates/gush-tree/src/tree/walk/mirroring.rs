@@ -150,8 +150,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         removed.unwrap_or(Ok(()))
     }
 
-    /// Sets an entry aside that an older manifest may name. `false` where nothing comes last, or the
-    /// file system cannot rename the entry, such as overlayfs a directory of its lower layer.
+    /// Sets an entry aside that an older manifest may name. `false` where nothing comes last, or
+    /// the file system cannot rename the entry, such as overlayfs a directory of its lower layer.
     fn sets_aside(
         &self,
         mirror: &Mirror<'_>,
