@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gush_text::{Doing, errno_text, in_brackets, mkdir_remedy, os_text, quote, without_controls};
+use gush_text::{
+    Doing, errno_text, in_brackets, missing_directory, os_text, quote, without_controls,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -210,11 +212,10 @@ pub fn remedy(path: &Path, doing: Doing, error: &io::Error) -> Option<&'static s
 
 /// The remedy for an output that cannot be opened or created.
 pub fn remedy_to_store(path: &Path, error: &io::Error) -> Option<Cow<'static, str>> {
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     if error.kind() == io::ErrorKind::NotFound
-        && let Some(above) = above.filter(|above| above.symlink_metadata().is_err())
+        && let Some(remedy) = missing_directory(path)
     {
-        return Some(mkdir_remedy(above).into());
+        return Some(remedy.into());
     }
     let doing = if path.exists() { Doing::Opening } else { Doing::Making };
     remedy(path, doing, error).map(Cow::Borrowed)

@@ -26,7 +26,7 @@ mod word;
 pub use error::{errno_text, in_brackets, noted, os_text};
 pub use fd::fd_path;
 pub use number::{exact_bytes, plural, rounded, rounded_bytes, scaled, three_digits, typed_bytes};
-pub use remedy::{Doing, mkdir_remedy, remedy, remedy_at};
+pub use remedy::{Doing, missing_directory, mkdir_remedy, remedy, remedy_at};
 pub use size::{
     SizeError, buffer_bytes, memory_bytes, pipe_bytes, rate_bytes_per_second, size_bytes,
     some_bytes,

@@ -222,6 +222,20 @@ pub fn mkdir_remedy(directory: &Path) -> String {
     format!("mkdir -p {} makes the directory", quote::always(directory))
 }
 
+/// That remedy, if the directory of `path` is missing.
+///
+/// ```
+/// use std::path::Path;
+/// assert_eq!(gush_text::missing_directory(Path::new("file")), None);
+/// let remedy = gush_text::missing_directory(Path::new("/no/such/file"));
+/// assert_eq!(remedy.unwrap(), "mkdir -p '/no/such' makes the directory");
+/// ```
+#[must_use]
+pub fn missing_directory(path: &Path) -> Option<String> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty())?;
+    directory.symlink_metadata().is_err().then(|| mkdir_remedy(directory))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -46,7 +46,6 @@ fn with_remedy(error: &PairError) -> String {
             ErrorKind::AlreadyExists => {
                 " (nothing is overwritten: choose another PREFIX, or remove it first)"
             }
-            ErrorKind::NotFound => " (make its directory first)",
             ErrorKind::PermissionDenied if by_errno.is_empty() => {
                 " (the directory must be writable to this user)"
             }

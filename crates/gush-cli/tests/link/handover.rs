@@ -968,6 +968,6 @@ fn a_socket_that_cannot_be_made_is_named_with_the_remedy() {
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let start = format!("gush: link: handover at {}: bind: No such file", path.display());
-    assert!(said.starts_with(&start) && said.contains("(make the directory"), "{said}");
+    assert!(said.starts_with(&start) && said.contains("(mkdir -p"), "{said}");
     assert_eq!(output.status.code(), Some(1));
 }

@@ -289,7 +289,7 @@ fn the_link_of_a_pty_goes_over_nothing_of_others() {
         ("file", ",unlink", "a file that is not a link"),
         ("to-file", ",unlink", "a link to something else"),
         ("left", "", "remove it, or say unlink"),
-        ("no/such", "", "make the directory"),
+        ("no/such", "", "mkdir -p"),
     ] {
         let address = format!("pty,link={}{options}", path(name).display());
         let said = gush().args(["link", &address, "null:"]).output().unwrap();

@@ -225,7 +225,7 @@ fn a_copy_that_cannot_be_opened_is_reported_before_anything_is_done() {
     let said = refused(dir.path(), &["--tee", "no/file", "null:", "file:made,create"]);
     assert_eq!(
         said,
-        "gush: link: the copy into no/file: open: No such file or directory (make its directory first)\n"
+        "gush: link: the copy into no/file: open: No such file or directory (mkdir -p 'no' makes the directory)\n"
     );
     assert!(!dir.path().join("made").exists());
 }
@@ -241,7 +241,13 @@ fn a_name_that_is_missing_or_a_directorys_is_reported_with_a_remedy() {
         (&["pty,link=there/", "-"], "write there/NAME for"),
         (&["pty,link=new/", "-"], "leave the slash out"),
         (&["-u", "pipe:new/", "-"], "leave the slash out"),
-        (&["-u", "pipe:no/fifo", "-"], "make its directory first"),
+        (&["-u", "pipe:no/fifo", "-"], "mkdir -p 'no' makes the directory"),
+        (&["-u", "-", "create:no/file"], "mkdir -p 'no' makes the directory"),
+        (&["-u", "-", "file:no/file"], "mkdir -p 'no' makes the directory"),
+        (&["-,lockfile=no/lock", "-"], "mkdir -p 'no' makes the directory"),
+        (&["unix-listen:no/socket", "-"], "mkdir -p 'no' makes the directory"),
+        (&["-u", "unix-recv:no/socket", "-"], "mkdir -p 'no' makes the directory"),
+        (&["--make-cert", "no/own"], "mkdir -p 'no' makes the directory"),
         (&["--tee", "there", "-", "-"], "name a file in it"),
     ] {
         let said = refused(dir.path(), args);

@@ -1,5 +1,6 @@
 //! Files, devices and FIFOs.
 
+use std::borrow::Cow;
 use std::fs::FileType;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -104,11 +105,11 @@ fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> 
     let permissions = Permissions::of(options, 0o666)?;
     let wanted = Mode::from_raw_mode(permissions.mode().unwrap_or(0o666));
     mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0).map_err(|errno| {
-        let hint = match errno {
-            Errno::NOENT => Some("make its directory first"),
-            _ => gush_text::remedy_at(CWD, path, Doing::Making, errno),
-        };
-        fail(errno.into()).hinted_by(hint)
+        let error = fail(errno.into());
+        match errno {
+            Errno::NOENT => error.hinted_by(gush_text::missing_directory(path).as_deref()),
+            _ => error.hinted_by(gush_text::remedy_at(CWD, path, Doing::Making, errno)),
+        }
     })?;
     let made = Made::if_removed(path, path, options).map_err(fail)?;
     permissions.give(path, rustix::fs::FileType::Fifo)?;
@@ -194,7 +195,9 @@ async fn open(
     let fd = match call.once_free(kind.is_some_and(|kind| kind.is_file())).await? {
         Ok(fd) => fd,
         Err(errno) => {
-            return Err(OpenError::new("open", errno).hinted_by(call.remedy(options, errno)));
+            return Err(
+                OpenError::new("open", errno).hinted_by(call.remedy(options, errno).as_deref())
+            );
         }
     };
     // It opens for reading, and only a read would fail.
@@ -290,11 +293,11 @@ impl OpenCall<'_> {
         Ok(opened)
     }
 
-    fn remedy(&self, options: &Options, errno: Errno) -> Option<&'static str> {
+    fn remedy(&self, options: &Options, errno: Errno) -> Option<Cow<'static, str>> {
         let Self { path, flags, .. } = self;
         let makes = flags.contains(OFlags::CREATE);
-        match errno {
-            Errno::NOENT => Some(self.remedy_if_missing(options)),
+        let remedy = match errno {
+            Errno::NOENT => return Some(self.remedy_if_missing(options)),
             Errno::ISDIR => Some(NO_BYTES),
             Errno::EXIST => Some("the file exists; drop excl or choose another name"),
             Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => Some(
@@ -302,25 +305,32 @@ impl OpenCall<'_> {
             ),
             _ if makes && !path.exists() => gush_text::remedy_at(CWD, path, Doing::Making, errno),
             _ => gush_text::remedy_at(CWD, path, Doing::Opening, errno),
-        }
+        };
+        remedy.map(Cow::Borrowed)
     }
 
-    fn remedy_if_missing(&self, options: &Options) -> &'static str {
+    fn remedy_if_missing(&self, options: &Options) -> Cow<'static, str> {
         let Self { path, flags, .. } = self;
         let makes = flags.contains(OFlags::CREATE);
-        if is_read_only(*flags) {
+        let remedy = if is_read_only(*flags) {
             "it is read, so it must be there; retry=N waits for it"
         } else if self.gives_permissions() && path.is_symlink() {
             "the link leads to a missing file, and only a file made here gets an owner: name that file"
         } else if names_terminal(path, options) {
             "no such device: is it connected? retry=N waits for it"
+        } else if let Some(first) = gush_text::missing_directory(path) {
+            return match makes {
+                true => first.into(),
+                false => {
+                    format!("{first}, and the option create the file, where it is written").into()
+                }
+            };
         } else if makes {
-            "make its directory first"
-        } else if has_directory(path) {
-            "the option create makes a missing file, where it is written"
+            "the link leads to a missing directory"
         } else {
-            "make its directory first; then the option create makes the missing file, where it is written"
-        }
+            "the option create makes a missing file, where it is written"
+        };
+        remedy.into()
     }
 }
 
@@ -328,10 +338,6 @@ impl OpenCall<'_> {
 fn names_terminal(path: &Path, options: &Options) -> bool {
     let is_device = path.parent().is_some_and(|parent| parent == Path::new("/dev"));
     is_device || TERMINAL.iter().any(|&option| options.has(option))
-}
-
-fn has_directory(path: &Path) -> bool {
-    path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir())
 }
 
 /// Waits for the other side without blocking other connections, as open(2) would (fifo(7)).

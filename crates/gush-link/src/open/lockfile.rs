@@ -37,7 +37,10 @@ pub(super) async fn taken(options: &Options) -> Result<Option<Made>, OpenError> 
                 };
                 return Err(fail(error).passing(false).hinted(hint));
             }
-            Err(error) => return Err(fail(error).passing(false)),
+            Err(error) => {
+                let hint = gush_text::missing_directory(path);
+                return Err(fail(error).passing(false).hinted_by(hint.as_deref()));
+            }
         }
     };
     // Removed if its content cannot be written.

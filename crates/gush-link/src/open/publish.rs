@@ -82,9 +82,8 @@ impl Hidden {
                 // Left by a killed process with our number.
                 Err(Errno::ADDRINUSE | Errno::EXIST) => {}
                 Err(Errno::NOENT) => {
-                    let directory = wanted.parent().unwrap_or(wanted).display();
-                    return Err(OpenError::new(step, Errno::NOENT)
-                        .hinted(format!("make the directory {directory} first")));
+                    let hint = gush_text::missing_directory(wanted);
+                    return Err(OpenError::new(step, Errno::NOENT).hinted_by(hint.as_deref()));
                 }
                 Err(errno @ Errno::ACCESS) => {
                     return Err(OpenError::new(step, errno)

@@ -49,7 +49,7 @@ fn file_options_do_what_they_say() {
         let error = write(&format!("file:{quoted}"), "x").await.unwrap_err();
         assert!(error.hint().unwrap().contains("create makes a missing file"), "{error}");
         let error = write(&format!("file:{quoted}.missing/x"), "x").await.unwrap_err();
-        assert!(error.hint().unwrap().contains("make its directory first"), "{error}");
+        assert!(error.hint().unwrap().contains("makes the directory"), "{error}");
 
         let error = read(&format!("file:{quoted}")).await.unwrap_err();
         assert!(error.hint().unwrap().contains("it is read"), "{error}: {:?}", error.hint());
