@@ -111,8 +111,8 @@ pub fn restore_sigchld() {
     signal::restore_sigchld();
 }
 
-/// Gives SIGINT its default action, also where a shell without job control has started this program
-/// in the background, and so has it ignore the signal.
+/// Gives SIGINT and SIGQUIT their default actions, also where a shell without job control has
+/// started this program in the background, and so has it ignore them.
 ///
 /// ```
 /// gush_process::restore_interrupts();
@@ -151,9 +151,9 @@ pub fn closed_at(path: impl AsRef<Path>) -> Option<usize> {
     closed::standard_of(path.as_ref())
 }
 
-/// Runs `tidy` when SIGINT, SIGTERM or SIGHUP comes, then lets the process die of the signal.
+/// Runs `tidy` when SIGINT, SIGQUIT, SIGTERM or SIGHUP comes, then lets the process die of it.
 ///
-/// Call this function before starting other threads: the three signals are blocked in the calling
+/// Call this function before starting other threads: the signals are blocked in the calling
 /// thread and in threads started later. `tidy` runs at once in a separate thread, even while
 /// another thread is inside a long system call. Signals ignored at the time of the call (nohup)
 /// stay ignored.
@@ -180,6 +180,8 @@ pub fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
 pub enum Termination {
     /// SIGINT: somebody pressed Ctrl-C.
     Interrupt,
+    /// SIGQUIT: somebody pressed Ctrl-\\.
+    Quit,
     /// SIGTERM: somebody, or the system, asks the program to end.
     Terminate,
     /// SIGHUP: the terminal is gone.
@@ -205,7 +207,7 @@ pub enum Then {
 /// use gush_process::{Termination, Then, on_each_termination};
 /// on_each_termination(|signal| match signal {
 ///     Termination::Terminate => Then::GoOn,
-///     Termination::Interrupt | Termination::HangUp => Then::Die,
+///     Termination::Interrupt | Termination::Quit | Termination::HangUp => Then::Die,
 /// })?;
 /// # Ok::<(), gush_process::Errno>(())
 /// ```
@@ -255,7 +257,8 @@ pub struct Signals(signal::Duties);
 impl Signals {
     /// Calls `respond` with each ending signal.
     pub fn new(respond: impl FnMut(Termination) -> Then + Send + 'static) -> Self {
-        Self(signal::Duties { respond: Box::new(respond), on_stop: None, late: None, ending: None })
+        let respond = Box::new(respond);
+        Self(signal::Duties { respond, on_stop: None, report: None, late: None, ending: None })
     }
 
     /// Calls `on_stop` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on, but
@@ -264,6 +267,13 @@ impl Signals {
     #[must_use]
     pub fn stops(mut self, on_stop: impl FnMut(Stop) + Send + 'static) -> Self {
         self.0.on_stop = Some(Box::new(on_stop));
+        self
+    }
+
+    /// Calls `report` at each SIGUSR1, which would end the process.
+    #[must_use]
+    pub fn reports(mut self, report: impl FnMut() + Send + 'static) -> Self {
+        self.0.report = Some(Box::new(report));
         self
     }
 
@@ -314,8 +324,9 @@ pub fn interrupt_others() {
     interrupt::others();
 }
 
-/// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], SIGXFSZ one
-/// started after [`fail_beyond_file_size_limit`], and SIGTSTP and SIGTTOU stop one started after
+/// Lets SIGINT, SIGQUIT, SIGTERM and SIGHUP end a program started after [`on_each_termination`],
+/// SIGUSR1 one started after [`Signals::reports`], SIGXFSZ one started after
+/// [`fail_beyond_file_size_limit`], and SIGTSTP and SIGTTOU stop one started after
 /// [`Signals::stops`].
 ///
 /// ```

@@ -24,10 +24,12 @@ pub(crate) fn restore_sigchld() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Gives SIGINT its default action.
+/// Gives SIGINT and SIGQUIT their default actions.
 pub(crate) fn restore_interrupts() {
-    // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the
@@ -59,8 +61,9 @@ pub(crate) fn die_of_sigpipe() {
 }
 
 /// The signals to ask a program to end.
-const ENDING: [(libc::c_int, Termination); 3] = [
+const ENDING: [(libc::c_int, Termination); 4] = [
     (libc::SIGINT, Termination::Interrupt),
+    (libc::SIGQUIT, Termination::Quit),
     (libc::SIGTERM, Termination::Terminate),
     (libc::SIGHUP, Termination::HangUp),
 ];
@@ -71,6 +74,8 @@ pub(crate) struct Duties {
     pub respond: Box<dyn FnMut(Termination) -> Then + Send>,
     /// Called around each stop.
     pub on_stop: Option<stop::OnStop>,
+    /// Called at each SIGUSR1.
+    pub report: Option<Box<dyn FnMut() + Send>>,
     /// Called once, after so long.
     pub late: Option<(Duration, Box<dyn FnOnce() + Send>)>,
     /// Called again and again, with such pauses, once an ending signal lets the process go on.
@@ -86,7 +91,9 @@ pub(crate) struct Duties {
 pub(crate) fn watch(duties: Duties) -> io::Result<()> {
     let mut set = empty_set();
     let stopping = if duties.on_stop.is_some() { &stop::SIGNALS[..] } else { &[] };
-    for signal in ENDING.map(|(signal, _)| signal).into_iter().chain(stopping.iter().copied()) {
+    let reporting = duties.report.is_some().then_some(libc::SIGUSR1);
+    let ending = ENDING.map(|(signal, _)| signal).into_iter();
+    for signal in ending.chain(stopping.iter().copied()).chain(reporting) {
         // A parent such as nohup(1) ignores on purpose, and a signal that is waited for would come
         // all the same.
         if !is_ignored(signal) {
@@ -139,7 +146,8 @@ fn run_thread(watch: Watch) {
 impl Watch {
     /// Does the duties; `answered` is the ending signal at which one of them is called.
     fn run(self, answered: &mut Option<libc::c_int>) {
-        let Self { set, duties: Duties { mut respond, mut on_stop, mut late, mut ending } } = self;
+        let Self { set, duties } = self;
+        let Duties { mut respond, mut on_stop, mut report, mut late, mut ending } = duties;
         let (began, mut is_ending) = (Instant::now(), false);
         loop {
             let due = late.as_ref().map(|(delay, _)| delay.saturating_sub(began.elapsed()));
@@ -159,6 +167,10 @@ impl Watch {
                 continue;
             };
             if stop::takes(signal, &mut on_stop) {
+                continue;
+            }
+            if let (libc::SIGUSR1, Some(report)) = (signal, &mut report) {
+                report();
                 continue;
             }
             let came = ENDING.iter().find(|(number, _)| *number == signal);
@@ -222,13 +234,14 @@ pub(crate) fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<
     }
 }
 
-/// Unblocks the ending signals in a child, SIGXFSZ, and those that stop: a child inherits the
-/// signal mask (signal(7)), and this process blocks them.
+/// Unblocks the ending signals in a child, SIGXFSZ, SIGUSR1, and those that stop: a child inherits
+/// the signal mask (signal(7)), and this process blocks them.
 pub(crate) fn unblocked(command: &mut Command) {
     let unblock = || {
         let mut set = empty_set();
         let ending = ENDING.map(|(signal, _)| signal);
-        for signal in ending.into_iter().chain([libc::SIGTSTP, libc::SIGTTOU, libc::SIGXFSZ]) {
+        let others = [libc::SIGTSTP, libc::SIGTTOU, libc::SIGUSR1, libc::SIGXFSZ];
+        for signal in ending.into_iter().chain(others) {
             // SAFETY: `set` was initialised by sigemptyset.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }

@@ -84,8 +84,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         gush_process::restore_interrupts();
     }
     let stop = Stop::new();
+    let report = progress::report(link.ledger(), talker.clone().through(messages.clone()));
     // Before the link's threads, which inherit the mask that leaves signals to one thread.
-    let watch = match signals::watch(&stop, link.forks(), options.graceful, messages.clone()) {
+    let (forks, exits) = (link.forks(), options.graceful);
+    let watch = match signals::watch(&stop, forks, exits, messages.clone(), report) {
         Ok(watch) => watch,
         Err(errno) => {
             let why = errno_text(errno);
@@ -184,7 +186,6 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
     let failed = |error: io::Error| {
         let by_errno = in_brackets(remedy_to_store(path, &error).as_deref());
         let remedy = match error.kind() {
-            ErrorKind::NotFound => " (make its directory first)",
             ErrorKind::PermissionDenied if by_errno.is_empty() => {
                 " (the file, or its directory, must be writable to this user)"
             }

@@ -70,6 +70,12 @@ impl Display {
     }
 }
 
+/// Prints the totals of the running link whenever it is called.
+pub fn report(ledger: Arc<Ledger>, talker: Talker) -> impl FnMut() + Send + 'static {
+    let mut meter = Meter::new();
+    move || talker.say(format_args!("info: {}", meter.line(&ledger)))
+}
+
 fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {wide_msg}");
     ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))

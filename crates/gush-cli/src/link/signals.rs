@@ -1,12 +1,12 @@
-//! The effects of SIGTERM, SIGINT and SIGHUP on a link.
+//! The effects of SIGTERM, SIGINT, SIGQUIT, SIGHUP and SIGUSR1 on a link.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use std::{process, thread};
 
 use gush_link::Stop;
-use gush_process::{Termination, Then, on_each_termination};
-use tracing::info;
+use gush_process::{Signals, Termination, Then};
+use tracing::{error, info, warn};
 
 use super::messages::Messages;
 
@@ -21,8 +21,9 @@ pub struct Watch {
     stop: Stop,
 }
 
-/// Lets SIGTERM drain a link that `forks`; a second one, SIGINT and SIGHUP end any link. With
-/// `exits` the process has the exit status that a shell gives to a death by the signal.
+/// Lets SIGTERM drain a link that `forks`; a second one and the other ending signals end any link.
+/// With `exits` the process has the exit status that a shell gives to a death by the signal.
+/// `report` is called at SIGUSR1.
 ///
 /// # Errors
 /// `EAGAIN` when no thread can be started.
@@ -31,11 +32,21 @@ pub fn watch(
     forks: bool,
     exits: bool,
     messages: Messages,
+    report: impl FnMut() + Send + 'static,
 ) -> Result<Watch, gush::Errno> {
     let (ended, is_ended) = channel();
     let watch = Watch { ended, stop: stop.clone() };
     let stop = stop.clone();
-    on_each_termination(move |signal| {
+    let respond = move |signal| {
+        if exits {
+            // In socat's words, which scripts look for.
+            let number = status(signal) - 128;
+            match signal {
+                Termination::Quit => error!("exiting on signal {number}"),
+                Termination::Terminate => warn!("exiting on signal {number}"),
+                _ => info!("exiting on signal {number}"),
+            }
+        }
         let then = respond(signal, &stop, forks, &is_ended);
         if then == Then::Die {
             messages.wait_a_second();
@@ -44,7 +55,8 @@ pub fn watch(
             }
         }
         then
-    })?;
+    };
+    Signals::new(respond).reports(report).watch()?;
     Ok(watch)
 }
 
@@ -53,6 +65,7 @@ fn status(signal: Termination) -> i32 {
     128 + match signal {
         Termination::HangUp => 1,
         Termination::Interrupt => 2,
+        Termination::Quit => 3,
         Termination::Terminate => 15,
     }
 }

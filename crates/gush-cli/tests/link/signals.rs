@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use crate::common::link::{Running, echo, eventually};
-use crate::common::skipped;
+use crate::common::{gush, skipped};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -45,7 +45,9 @@ fn a_graceful_link_that_has_drained_has_the_status_of_a_death_by_sigterm() {
     let link = Running::start(&["--graceful", LISTEN, "null:"]);
     link.place();
     link.signal(Signal::TERM);
-    assert_eq!(link.finish().0.code(), Some(143));
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(143));
+    assert!(said.contains("warning: exiting on signal 15"), "{said}");
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn sigint_ends_it_at_once_and_leaves_no_socket() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("socket");
     let listen = format!("unix-listen:{},fork", path.display());
-    for signal in [Signal::INT, Signal::HUP] {
+    for signal in [Signal::INT, Signal::HUP, Signal::QUIT] {
         let link = Running::start(&[&listen, "null:"]);
         link.says("listening on ");
         assert!(path.exists());
@@ -109,6 +111,31 @@ fn a_link_without_listener_ends_at_the_first_sigterm() {
     let (status, _, said) = link.finish();
     assert_eq!(status.signal(), Some(Signal::TERM.as_raw()));
     assert!(said.contains("\"ended\":\"interrupted\""), "{said}");
+}
+
+#[test]
+fn sigusr1_prints_the_totals_and_the_link_goes_on() {
+    let link = Running::start(&[LISTEN, &format!("tcp:{}", echo())]);
+    let mut client = served(&link);
+    for count in 1..=2 {
+        link.signal(Signal::USR1);
+        link.says_times(" 1 open, 1 in all", count);
+    }
+    client.write_all(b"!").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    link.signal(Signal::USR1);
+    link.says("info: 2 B forward");
+}
+
+/// A program may have a use of its own for it, and starts with the usual disposition and mask.
+#[test]
+fn a_program_dies_of_sigquit_and_sigusr1() {
+    for signal in ["QUIT", "USR1"] {
+        let mut command = gush();
+        let program = format!("shell:'kill -{signal} $$; echo survived'");
+        let output = command.args(["link", "-u", &program, "-"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{signal}: {output:?}");
+    }
 }
 
 #[test]
@@ -154,11 +181,11 @@ fn a_program_that_takes_its_time_at_sigterm_makes_no_drain_longer() {
 #[test]
 fn a_hang_up_or_interrupt_that_was_ignored_stays_ignored() {
     let mut command = Command::new("sh");
-    let line = "trap '' HUP INT; exec \"$0\" link --log info \"$@\"";
+    let line = "trap '' HUP INT QUIT USR1; exec \"$0\" link --log info \"$@\"";
     command.args(["-c", line, env!("CARGO_BIN_EXE_gush"), LISTEN, &format!("tcp:{}", echo())]);
     let mut link = Running::of(command);
     let mut client = served(&link);
-    for signal in [Signal::HUP, Signal::INT] {
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1] {
         link.signal(signal);
         client.write_all(b"!").unwrap();
         client.read_exact(&mut [0]).unwrap();
