@@ -86,13 +86,17 @@ mod tls {
     #[derive(Debug)]
     pub(crate) enum Tls {}
 
+    /// As without a handshake.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) enum Agreed {}
+
     impl Tls {
-        pub async fn handshake(&self, _: Conduit) -> Result<(Conduit, Option<Vec<u8>>), OpenError> {
+        pub async fn handshake(&self, _: Conduit) -> Result<(Conduit, Agreed), OpenError> {
             match *self {}
         }
     }
 
-    pub(crate) fn variables(_: Option<&[u8]>) -> Vec<(String, Option<String>)> {
+    pub(crate) fn variables(_: Option<&Agreed>) -> Vec<(String, Option<String>)> {
         Vec::new()
     }
 }

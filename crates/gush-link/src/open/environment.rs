@@ -39,7 +39,7 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>, is_once: bool)
         true => command.env("SOCAT_PID", own),
         false => command.env_remove("SOCAT_PID"),
     };
-    let Some(Client { peer, local, certificate, facts }) = client else { return };
+    let Some(Client { peer, local, agreed, facts }) = client else { return };
     let mut set = |name: String, value: Option<OsString>| {
         // An inherited one is another client's.
         match value {
@@ -47,7 +47,7 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>, is_once: bool)
             None => command.env_remove(name),
         };
     };
-    for (name, value) in tls::variables(certificate.as_deref()) {
+    for (name, value) in tls::variables(agreed.as_ref()) {
         // A certificate may hold any byte, and no variable a zero.
         set(name, value.filter(|value| !value.contains('\0')).map(Into::into));
     }

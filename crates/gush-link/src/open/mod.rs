@@ -80,7 +80,7 @@ pub(crate) use throttle::{Suppressed, Throttle};
 use crate::address::{Address, Opt, Options};
 use crate::proxy::{self, Header, Version};
 use crate::shape::shaped;
-use crate::tls::Tls;
+use crate::tls::{Agreed, Tls};
 use ancillary::Fact;
 use gush_net::Conduit;
 use tokio::io::AsyncWriteExt;
@@ -132,8 +132,7 @@ impl Eq for Given {}
 struct Client {
     peer: Peer,
     local: Option<Peer>,
-    /// In DER form.
-    certificate: Option<Vec<u8>>,
+    agreed: Option<Agreed>,
     facts: Vec<Fact>,
 }
 
@@ -171,15 +170,15 @@ impl How {
     #[must_use]
     pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
         let (peer, local) = (peer.clone(), local.cloned());
-        let client = Client { peer, local, certificate: None, facts: Vec::new() };
+        let client = Client { peer, local, agreed: None, facts: Vec::new() };
         Self { client: Some(client), ..self }
     }
 
-    /// What else is known of the client, as variables of programs: the certificate that it has
-    /// shown (SOCAT_OPENSSL_X509_...), and what `ancillary` reports of its datagram.
+    /// What else is known of the client, as variables of programs: its session of TLS
+    /// (SOCAT_OPENSSL_...), and what `ancillary` reports of its datagram.
     pub(crate) fn knowing(mut self, end: &End) -> Self {
         if let Some(client) = &mut self.client {
-            client.certificate.clone_from(&end.certificate);
+            client.agreed.clone_from(&end.agreed);
             client.facts.clone_from(&end.facts);
         }
         self
@@ -290,8 +289,8 @@ pub struct End {
     pub(crate) chosen: Option<String>,
     /// The handshake with the peer before the first byte.
     handshake: Option<Arc<Tls>>,
-    /// The certificate that the peer has shown, in DER form.
-    pub(crate) certificate: Option<Vec<u8>>,
+    /// What the handshake of TLS has agreed on.
+    pub(crate) agreed: Option<Agreed>,
     /// What the kernel has reported of the peer's datagram.
     facts: Vec<Fact>,
     /// Has a part of the end got the PROXY header?
@@ -349,7 +348,7 @@ impl End {
             local: None,
             chosen: None,
             handshake: None,
-            certificate: None,
+            agreed: None,
             facts: Vec::new(),
             is_introduced: false,
             origin: Origin::default(),
@@ -437,7 +436,8 @@ impl End {
     pub async fn shaken(mut self) -> Result<Self, OpenError> {
         if let Some(handshake) = self.handshake.take() {
             // Boxed: large, and most ends have none.
-            (self.conduit, self.certificate) = Box::pin(handshake.handshake(self.conduit)).await?;
+            let (conduit, agreed) = Box::pin(handshake.handshake(self.conduit)).await?;
+            (self.conduit, self.agreed) = (conduit, Some(agreed));
         }
         Ok(self)
     }

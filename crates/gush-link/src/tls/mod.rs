@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gush_net::{Conduit, LingerTimeouts};
-use rustls::ServerConfig;
+use rustls::{CipherSuite, ProtocolVersion, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use tracing::debug;
 
@@ -56,6 +56,15 @@ pub(crate) async fn listen(
     Ok(listener.before(Arc::new(handshake)))
 }
 
+/// What programs learn of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// The one that the peer has shown, in DER form.
+    certificate: Option<Vec<u8>>,
+    version: Option<ProtocolVersion>,
+    suite: Option<CipherSuite>,
+}
+
 /// One side of a handshake.
 #[derive(Debug)]
 pub(crate) struct Tls {
@@ -75,18 +84,19 @@ impl Tls {
         Self { role, limit }
     }
 
-    /// Turns the conduit of a socket into that of the TLS stream over it. Returns the peer's
-    /// certificate as well, in DER form, if it shows one.
-    pub async fn handshake(
-        &self,
-        conduit: Conduit,
-    ) -> Result<(Conduit, Option<Vec<u8>>), OpenError> {
+    /// Turns the conduit of a socket into that of the TLS stream over it.
+    pub async fn handshake(&self, conduit: Conduit) -> Result<(Conduit, Agreed), OpenError> {
         match gush_net::within(self.limit, self.exchange(conduit)).await {
             Ok(Ok(stream)) => {
                 log(&stream);
-                let shown = stream.get_ref().1.peer_certificates();
-                let certificate = shown.and_then(|chain| chain.first()).map(|own| own.to_vec());
-                Ok((stream::conduit(stream), certificate))
+                let (_, session) = stream.get_ref();
+                let shown = session.peer_certificates();
+                let agreed = Agreed {
+                    certificate: shown.and_then(|chain| chain.first()).map(|own| own.to_vec()),
+                    version: session.protocol_version(),
+                    suite: session.negotiated_cipher_suite().map(|suite| suite.suite()),
+                };
+                Ok((stream::conduit(stream), agreed))
             }
             Ok(Err((error, socket))) => {
                 linger(socket).await;

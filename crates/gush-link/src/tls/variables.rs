@@ -1,6 +1,12 @@
-//! The environment variables that describe a peer's certificate, as socat sets them.
+//! The environment variables that describe a session of TLS and the peer's certificate, as socat
+//! sets them.
 
+use std::net::IpAddr;
+
+use rustls::{CipherSuite, ProtocolVersion};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name};
+
+use super::Agreed;
 
 /// The parts of a name: the number (X.520, RFC 4519), the short name and the end of the variable's.
 const PARTS: &[(&str, &str, &str)] = &[
@@ -19,23 +25,28 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("0.9.2342.19200300.100.1.25", "DC", "DOMAINCOMPONENT"),
 ];
 
-const PREFIX: &str = "SOCAT_OPENSSL_X509";
+const PREFIX: &str = "SOCAT_OPENSSL";
+const CERTIFICATE: &str = "SOCAT_OPENSSL_X509";
 
 /// Between several values of one variable.
 const NEXT: &str = " // ";
 
 /// Every variable, with its value if there is one; an inherited one is another peer's.
-pub(crate) fn variables(certificate: Option<&[u8]>) -> Vec<(String, Option<String>)> {
+pub(crate) fn variables(agreed: Option<&Agreed>) -> Vec<(String, Option<String>)> {
+    let certificate = agreed.and_then(|agreed| agreed.certificate.as_deref());
     let parsed = certificate.and_then(|der| X509Certificate::from_der(der).ok());
     let own = parsed.as_ref().map(|(_, own)| own);
     let mut all = vec![
-        (format!("{PREFIX}_SUBJECT"), own.map(|own| one_line(own.subject()))),
-        (format!("{PREFIX}_ISSUER"), own.map(|own| one_line(own.issuer()))),
-        (format!("{PREFIX}V3_SUBJECTALTNAME_DNS"), own.and_then(dns_names)),
+        (format!("{PREFIX}_PROTO_VERSION"), agreed.and_then(|agreed| version(agreed.version?))),
+        (format!("{PREFIX}_CIPHER"), agreed.and_then(|agreed| cipher(agreed.suite?))),
+        (format!("{CERTIFICATE}_SUBJECT"), own.map(|own| one_line(own.subject()))),
+        (format!("{CERTIFICATE}_ISSUER"), own.map(|own| one_line(own.issuer()))),
+        (format!("{CERTIFICATE}V3_SUBJECTALTNAME_DNS"), own.and_then(|own| names(own, dns_name))),
+        (format!("{CERTIFICATE}V3_SUBJECTALTNAME_IPADD"), own.and_then(|own| names(own, address))),
     ];
     for (number, _, name) in PARTS {
         let values = own.map(|own| values(own.subject(), number)).filter(|all| !all.is_empty());
-        all.push((format!("{PREFIX}_{name}"), values.map(|all| all.join(NEXT))));
+        all.push((format!("{CERTIFICATE}_{name}"), values.map(|all| all.join(NEXT))));
     }
     all
 }
@@ -74,21 +85,62 @@ fn quoted(value: &str) -> String {
     }
 }
 
-fn dns_names(own: &X509Certificate<'_>) -> Option<String> {
+/// The alternative names of one kind.
+fn names(
+    own: &X509Certificate<'_>,
+    of_kind: fn(&GeneralName<'_>) -> Option<String>,
+) -> Option<String> {
     let names = &own.subject_alternative_name().ok()??.value.general_names;
-    let names: Vec<_> = names
-        .iter()
-        .filter_map(|name| match name {
-            GeneralName::DNSName(name) => Some(*name),
-            _ => None,
-        })
-        .collect();
+    let names: Vec<_> = names.iter().filter_map(of_kind).collect();
     (!names.is_empty()).then(|| names.join(NEXT))
+}
+
+fn dns_name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        _ => None,
+    }
+}
+
+fn address(name: &GeneralName<'_>) -> Option<String> {
+    let GeneralName::IPAddress(bytes) = name else { return None };
+    let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+    let ip = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok()?;
+    Some(ip.to_string())
+}
+
+fn version(version: ProtocolVersion) -> Option<String> {
+    Some(version.as_str()?.replace('_', "."))
+}
+
+/// `ECDHE-RSA-AES256-GCM-SHA384`, as OpenSSL names it.
+fn cipher(suite: CipherSuite) -> Option<String> {
+    let name = suite.as_str()?;
+    if let Some(rest) = name.strip_prefix("TLS13_") {
+        return Some(format!("TLS_{rest}"));
+    }
+    let name = name.strip_prefix("TLS_")?.replace("_WITH_AES_", "_AES").replace("_WITH_", "_");
+    Some(name.replace("POLY1305_SHA256", "POLY1305").replace('_', "-"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_described_as_by_openssl() {
+        for (suite, shown) in [
+            (CipherSuite::TLS13_AES_256_GCM_SHA384, "TLS_AES_256_GCM_SHA384"),
+            (CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, "ECDHE-ECDSA-AES128-GCM-SHA256"),
+            (
+                CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+                "ECDHE-RSA-CHACHA20-POLY1305",
+            ),
+        ] {
+            assert_eq!(cipher(suite).as_deref(), Some(shown));
+        }
+        assert_eq!(version(ProtocolVersion::TLSv1_2).as_deref(), Some("TLSv1.2"));
+    }
 
     #[test]
     fn a_value_stays_one_line_as_openssl_shows_it() {

@@ -206,6 +206,8 @@ fn a_program_learns_whose_certificate_its_client_shows() {
         ("X509_COMMONNAME", "one"),
         ("X509_ORGANIZATIONNAME", "a, \"b"),
         ("X509V3_SUBJECTALTNAME_DNS", "one.example"),
+        ("PROTO_VERSION", "TLSv1.3"),
+        ("CIPHER", "TLS_"),
     ] {
         listening.says(&format!("SOCAT_OPENSSL_{end}={value}"));
     }
