@@ -67,10 +67,25 @@ fn a_burst_of_new_senders_is_served_whole() {
     }
 }
 
+/// Like an empty read of a stream, which has nothing to answer.
+#[test]
+fn an_empty_datagram_is_dropped() {
+    for options in [",fork", ""] {
+        let place = format!("udp-recvfrom:127.0.0.1:0{options}");
+        let link = Running::start(&["--json", &place, "exec:'wc -c'"]);
+        let client = client(&link.place());
+        client.send(b"").unwrap();
+        client.send(b"four").unwrap();
+        assert_eq!(heard(&client), b"4\n", "{options}");
+        link.says_just("\"ended\":\"closed\"", 1);
+    }
+}
+
 /// The end comes after each datagram, and an empty one is the end alone.
 #[test]
-fn an_empty_datagram_is_an_end_without_data() {
-    let link = Running::start(&["--json", "udp-recvfrom:127.0.0.1:0,fork", "exec:'wc -c'"]);
+fn with_null_eof_an_empty_datagram_is_an_end_without_data() {
+    let address = "udp-recvfrom:127.0.0.1:0,fork,null-eof";
+    let link = Running::start(&["--json", address, "exec:'wc -c'"]);
     let client = client(&link.place());
     for (question, answer) in [(&b""[..], &b"0\n"[..]), (b"four", b"4\n"), (b"", b"0\n")] {
         client.send(question).unwrap();

@@ -195,7 +195,7 @@ rows! {
     UnixRecvfrom "unix-recvfrom:PATH",
         "receive one datagram at a Unix socket and answer its sender; with fork each";
         keywords [Plain ["unix-recvfrom"], Abstract ["abstract-recvfrom"]];
-        options [SERVING, [Unlink, UnlinkClose], OWNED, SOCKET],
+        options [SERVING, [Unlink, UnlinkClose, NullEof], OWNED, SOCKET],
         listens: true, is_datagrams: true, descriptors: 2;
     Udp "udp:HOST:PORT", "send and receive datagrams";
         keywords [Plain ["udp", "udp-connect"], V4 ["udp4", "udp4-connect"],
@@ -222,12 +222,12 @@ rows! {
         "receive datagrams; the first sender becomes the peer, with fork each sender";
         keywords [Plain ["udp-listen", "udp-l"], V4 ["udp4-listen", "udp4-l"],
             V6 ["udp6-listen", "udp6-l"]];
-        options [IDENTITY, SERVING, BOUND, [UdpLite], MANY, RETRIED, IP],
+        options [IDENTITY, SERVING, BOUND, [UdpLite, NullEof], MANY, RETRIED, IP],
         listens: true, is_datagrams: true, datagram_bytes: UDP_BYTES, descriptors: 2;
     UdpRecvfrom "udp-recvfrom:[HOST:]PORT",
         "receive one datagram and answer its sender; with fork each datagram is a connection";
         keywords [Plain ["udp-recvfrom"], V4 ["udp4-recvfrom"], V6 ["udp6-recvfrom"]];
-        options [IDENTITY, SERVING, BOUND, [UdpLite, Ancillary], MANY, RETRIED, IP],
+        options [IDENTITY, SERVING, BOUND, [UdpLite, Ancillary, NullEof], MANY, RETRIED, IP],
         listens: true, is_datagrams: true, datagram_bytes: UDP_BYTES, descriptors: 2;
     Vsock "vsock:CID:PORT", "connect from a virtual machine to its host (CID 2), or to a guest";
         keywords [Plain ["vsock", "vsock-connect"]];

@@ -219,11 +219,11 @@ async fn one(
     if !locals.contains(&address) {
         not_to_itself(&fd).map_err(fail)?;
     }
-    let conduit = match kind {
-        SocketType::STREAM => Conduit::of_connected_tcp(fd),
-        _ => datagrams::connected(fd, &Peer::from(address), options)?,
-    };
-    Ok(End::new(conduit, Peer::from(address)))
+    let peer = Peer::from(address);
+    match kind {
+        SocketType::STREAM => Ok(End::new(Conduit::of_connected_tcp(fd), peer)),
+        _ => datagrams::connected_end(fd, peer, datagrams::Ends::of(options)),
+    }
 }
 
 fn failure(address: SocketAddr, error: io::Error, options: &Options) -> OpenError {

@@ -73,10 +73,10 @@ impl Senders {
 }
 
 /// What options say of the datagrams, beyond their way.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ends {
     /// Does an empty datagram end the data read?
-    is_read: bool,
+    pub is_read: bool,
     /// Is an empty datagram sent after the data written?
     is_written: bool,
     /// Is logged what the kernel reports?
@@ -90,11 +90,6 @@ impl Ends {
             is_written: options.is_on(Opt::ShutNull),
             has_facts: options.is_on(Opt::Ancillary),
         }
-    }
-
-    /// Do empty datagrams mean an end?
-    pub fn are_sent(self) -> bool {
-        self.is_read || self.is_written
     }
 }
 
@@ -301,12 +296,23 @@ pub(crate) async fn datagram_udp(remote: &Remote, options: &Options) -> Result<E
 }
 
 /// The conduit of a connected socket, where the options say that empty datagrams mean an end.
-pub(super) fn connected(fd: OwnedFd, peer: &Peer, options: &Options) -> Result<Conduit, OpenError> {
-    let ends = Ends::of(options);
-    match ends.are_sent() {
+pub(super) fn connected(fd: OwnedFd, peer: &Peer, ends: Ends) -> Result<Conduit, OpenError> {
+    match ends.is_read || ends.is_written {
         true => Datagrams::conduit(fd, None, Senders::All, peer, Arc::default(), ends),
         false => Conduit::new(fd).map_err(|error| OpenError::new("connect", error)),
     }
+}
+
+/// An end of [`connected`].
+pub(super) fn connected_end(fd: OwnedFd, peer: Peer, ends: Ends) -> Result<End, OpenError> {
+    Ok(ending(connected(fd, &peer, ends)?, peer, ends))
+}
+
+/// An end of which the data read may end.
+pub(super) fn ending(conduit: Conduit, peer: Peer, ends: Ends) -> End {
+    let mut end = End::new(conduit, peer);
+    end.origin.is_endless = ends.is_read && !ends.is_written;
+    end
 }
 
 /// Reads what anyone sends to a port.
@@ -367,7 +373,7 @@ pub(crate) fn recv_unix(name: &UnixName, options: &Options) -> Result<End, OpenE
     let (fd, made) = receiver(name, options)?;
     let peer = Peer::Unix { name: Some(name.clone()), process: None };
     // As a descriptor: such datagrams may be longer than those of UDP, and are measured.
-    let conduit = connected(fd, &peer, options)?.read_only();
+    let conduit = connected(fd, &peer, Ends::of(options))?.read_only();
     let mut end = End::new(conduit, peer);
     end.keeper.keep(made);
     Ok(end)
@@ -420,7 +426,8 @@ fn bind_unix(fd: &OwnedFd, name: &UnixName, options: &Options) -> Result<Option<
     if let Some(mode) = permissions.mode() {
         listen::set_mode(fd, mode)?;
     }
-    rustix::net::bind(fd, &unix_address(name).map_err(fail)?).map_err(fail)?;
+    rustix::net::bind(fd, &unix_address(name).map_err(fail)?)
+        .map_err(|errno| fail(errno).hinted_by(gush_text::missing_directory(path).as_deref()))?;
     permissions.give(path, FileType::Socket)?;
     Made::at(path, path).map(Some).map_err(|error| OpenError::new("bind", error))
 }

@@ -116,12 +116,13 @@ enum Sender {
 }
 
 impl Flows {
-    /// Starts to read `socket`; `admits` filters new senders. With `single` each datagram is a
-    /// flow. While `short` is true, silent flows are evicted.
+    /// Starts to read `socket`; `admits` filters new senders by the length of their first
+    /// datagrams. With `single` each datagram is a flow. While `short` is true, silent flows are
+    /// evicted.
     pub fn start(
         socket: OwnedFd,
         single: bool,
-        admits: impl FnMut(SocketAddr) -> bool + Send + 'static,
+        admits: impl FnMut(SocketAddr, usize) -> bool + Send + 'static,
         short: Arc<AtomicBool>,
         counts: Arc<ListenerCounts>,
         has_facts: bool,
@@ -252,7 +253,7 @@ impl Port {
 async fn sort(
     port: Arc<Port>,
     single: bool,
-    mut admits: impl FnMut(SocketAddr) -> bool + Send,
+    mut admits: impl FnMut(SocketAddr, usize) -> bool + Send,
     new: mpsc::Sender<First>,
     short: Arc<AtomicBool>,
 ) {
@@ -285,7 +286,7 @@ async fn sort(
             }
         };
         let datagram = &buffer[..count];
-        if port.passes(route, datagram) || new.is_closed() || !admits(route.sender) {
+        if port.passes(route, datagram) || new.is_closed() || !admits(route.sender, count) {
             continue;
         }
         let place = match new.try_reserve() {

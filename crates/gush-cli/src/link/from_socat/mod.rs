@@ -80,7 +80,7 @@ impl Report {
     /// Reports the parts without an equivalent. Notes are about a command, but expansions may be
     /// why there is none.
     pub fn refused(&self, talker: &Talker) -> ExitCode {
-        self.wrong.iter().for_each(|part| talker.say(format_args!("socat refuses it: {part}")));
+        self.wrong.iter().for_each(|part| talker.say(part));
         self.missing.iter().for_each(|part| talker.say(format_args!("no equivalent: {part}")));
         self.unexpanded.iter().for_each(|note| talker.say(format_args!("note: {note}")));
         ExitCode::FAILURE
@@ -281,7 +281,7 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     };
     let pairs = [first, second].into_iter().zip(reads);
     words.extend(pairs.map(|(address, is_read)| match is_read {
-        true => making_files(&address),
+        true => as_read(&address),
         false => address.to_string(),
     }));
     Some(Translation { words, log_file: parsed.log_file, lingers })
@@ -429,15 +429,19 @@ fn with_option(address: &Address, option: &str, is_read: bool) -> Address {
     text.parse().unwrap_or_else(|_| address.clone())
 }
 
-/// The address, where socat would create a missing file (GOPEN) and `gush link` does not, because
-/// it is read. A missing device is none.
-fn making_files(address: &Address) -> String {
+/// The address as socat reads it. socat creates a missing file (GOPEN), but no device, where
+/// `gush link` does not, and takes an empty datagram of one peer for the end.
+fn as_read(address: &Address) -> String {
+    let has = |option| address.options().has(option);
     match address.target() {
         Target::Joined(parts) => {
             let [read, written] = &**parts;
-            format!("{}!!{written}", making_files(read))
+            format!("{}!!{written}", as_read(read))
         }
-        Target::Path(path) if !path.starts_with("/dev") && !address.options().has(Opt::Create) => {
+        Target::Udp(_) | Target::UdpListen(_) if !has(Opt::NullEof) && !has(Opt::Shared) => {
+            format!("{address},null-eof")
+        }
+        Target::Path(path) if !path.starts_with("/dev") && !has(Opt::Create) => {
             format!("{address},create")
         }
         _ => address.to_string(),

@@ -38,9 +38,12 @@ impl Listener {
         self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
             Socket::Waiting(fd) => {
                 let gate = self.gate.clone();
-                let admits = move |sender| !gate.refuses(&Peer::from(sender));
                 let single = self.has_single_datagrams;
+                let takes_empty = !self.drops_empty();
                 let (short, counts) = (Arc::clone(&self.short), Arc::clone(&self.gate.counts));
+                let admits = move |sender, bytes| {
+                    (takes_empty || bytes > 0) && !gate.refuses(&Peer::from(sender))
+                };
                 let flows = Flows::start(fd, single, admits, short, counts, self.has_facts);
                 Socket::Sorted(flows.map_err(fail)?)
             }
@@ -67,32 +70,34 @@ impl Listener {
         let Some((fd, route, served, facts)) = next else {
             return Err(OpenError::said("receive", "the port is no longer read"));
         };
-        let mut end = End::new(Conduit::new(fd).map_err(fail)?, Peer::from(route.sender));
+        let mut end = match self.has_single_datagrams {
+            true => End::new(Conduit::new(fd).map_err(fail)?, Peer::from(route.sender)),
+            false => datagrams::connected_end(fd, Peer::from(route.sender), self.ends)?,
+        };
         end.keeper.served = Some(served);
         end.facts = logged(facts);
-        end.local = match (&self.name, route.local) {
-            (Some(Peer::Ip(name)), Some(local)) => {
-                Some(Peer::from(SocketAddr::new(local, name.port())))
-            }
-            (name, _) => name.clone(),
-        };
+        end.local = local_of(route, self.name.as_ref());
         Ok(end)
     }
 
     /// Accepts the first sender.
     pub(super) async fn first_of_datagrams(&mut self) -> Result<End, OpenError> {
+        // Before the peer gets the socket.
+        let name = self.local().ok();
         let (fd, route, facts) = self.first_peer().await?;
         let mut end = match self.has_single_datagrams {
             true => first_datagram(fd, route)?,
             false => self.first_sender(fd, route)?,
         };
         end.facts = logged(facts);
+        end.local = local_of(route, name.as_ref());
         Ok(end)
     }
 
     /// Accepts the next datagram of a Unix socket, whose queue makes its senders wait.
     pub(super) async fn next_datagram(&mut self) -> Result<End, OpenError> {
         let fail = |errno: Errno| OpenError::new("receive", errno);
+        let drops_empty = self.drops_empty();
         let mut failures = 0;
         let (datagram, sender) = loop {
             let fd = self.socket.registered()?;
@@ -103,7 +108,7 @@ impl Listener {
             let mut datagram = vec![0; length.map_or(0, |(_, bytes)| bytes)];
             match rustix::net::recvfrom(fd.get_ref(), &mut datagram[..], RecvFlags::empty()) {
                 // An empty datagram has nothing to pass on.
-                Ok((_, 0, _)) => {}
+                Ok((_, 0, _)) if drops_empty => {}
                 Ok((_, _, sender)) => break (datagram, sender),
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
@@ -129,7 +134,9 @@ impl Listener {
             }
         };
         let target = datagrams::answers(fd, sender, &peer)?;
-        Ok(End::new(Conduit::joined(source, target), peer))
+        let mut end = End::new(Conduit::joined(source, target), peer);
+        end.local = self.local().ok();
+        Ok(end)
     }
 
     /// Connects the socket to the sender, whose datagram is left to read.
@@ -142,21 +149,27 @@ impl Listener {
             Some(own) => (own, self.drop_what_others_sent(&fd, peer, true).map_err(fail)?),
         };
         first.extend(self.drop_what_others_sent(&fd, peer, false).map_err(fail)?);
-        let accepted = || match first.is_empty() {
-            true => Conduit::new(fd),
-            false => {
-                let source = prepended(first, fd.try_clone()?)?;
-                Ok(Conduit::joined(Conduit::new(source)?, Conduit::new(fd)?))
-            }
-        };
-        let conduit = accepted().map_err(|error: io::Error| OpenError::new("accept", error))?;
-        Ok(End::new(conduit, Peer::from(peer)))
+        let (peer, ends) = (Peer::from(peer), self.ends);
+        if first.is_empty() {
+            return datagrams::connected_end(fd, peer, ends);
+        }
+        let fail = |error: io::Error| OpenError::new("accept", error);
+        let source = prepended(first, fd.try_clone().map_err(fail)?).map_err(fail)?;
+        let source = datagrams::connected(source, &peer, ends)?;
+        let conduit = Conduit::joined(source, Conduit::new(fd).map_err(fail)?);
+        Ok(datagrams::ending(conduit, peer, ends))
+    }
+
+    /// Has an empty datagram nothing to pass on?
+    fn drops_empty(&self) -> bool {
+        self.has_single_datagrams && !self.ends.is_read
     }
 
     /// Waits for the first datagram of a sender within `range=`, and leaves it in the socket's
     /// queue.
     async fn first_peer(&mut self) -> Result<(OwnedFd, Route, Vec<Fact>), OpenError> {
         let fail = |errno: Errno| OpenError::new("receive", errno);
+        let drops_empty = self.drops_empty();
         let (has_facts, mut facts) = (self.has_facts, Vec::new());
         let route = loop {
             let fd = self.socket.registered()?;
@@ -165,8 +178,9 @@ impl Listener {
             let mut nothing = [0; 1];
             let wanted = has_facts.then_some(&mut facts);
             match Route::receive(fd.get_ref().as_fd(), &mut nothing, MsgFlags::MSG_PEEK, wanted) {
-                Ok((_, Some(route))) => {
-                    if !self.gate.refuses(&Peer::from(route.sender)) {
+                Ok((bytes, Some(route))) => {
+                    let is_dropped = bytes == 0 && drops_empty;
+                    if !is_dropped && !self.gate.refuses(&Peer::from(route.sender)) {
                         break route;
                     }
                     let fd = self.socket.registered()?;
@@ -232,6 +246,16 @@ impl Listener {
             );
         }
         Ok(first)
+    }
+}
+
+/// The address that the sender has written to, at a port of this `name`.
+fn local_of(route: Route, name: Option<&Peer>) -> Option<Peer> {
+    match (name, route.local) {
+        (Some(Peer::Ip(name)), Some(local)) => {
+            Some(Peer::from(SocketAddr::new(local, name.port())))
+        }
+        (name, _) => name.cloned(),
     }
 }
 

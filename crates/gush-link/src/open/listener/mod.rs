@@ -17,6 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
+use super::datagrams::Ends;
 use super::descriptors::{
     EXHAUSTED, SPARE, descriptor_limit, pause_after, until_free, wait_for_room,
 };
@@ -62,6 +63,8 @@ pub struct Listener {
     has_single_datagrams: bool,
     /// Does the kernel report of each datagram?
     has_facts: bool,
+    /// What empty datagrams mean.
+    ends: Ends,
     /// Are places short for want of descriptors?
     short: Arc<AtomicBool>,
     /// The name that clients use, if it is not the socket's own.
@@ -122,6 +125,7 @@ impl Listener {
             lingers,
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
             has_facts: options.is_on(Opt::Ancillary),
+            ends: Ends::of(options),
             made,
             ..Self::of(Socket::Waiting(fd), kind, Gate::of(options))
         })
@@ -147,6 +151,7 @@ impl Listener {
             has_flows: false,
             has_single_datagrams: false,
             has_facts: false,
+            ends: Ends::default(),
             short: Arc::default(),
             name: None,
             handshake: None,
