@@ -19,18 +19,55 @@ pub fn precise_line(text: &str) -> String {
     stamped(text, true)
 }
 
-/// Scripts cut the port out of the message of a listener.
+/// Scripts cut the port out of the message of a listener, and the client out of that of a
+/// connection.
 fn as_said_by_socat(text: &str) -> Cow<'_, str> {
-    let listener = text.strip_prefix("listening on ").and_then(|rest| rest.split_once(" for "));
-    let Some((local, address)) = listener else { return text.into() };
-    let kind = if address.starts_with("udp") { "UDP " } else { "" };
-    match local.parse() {
-        Ok(SocketAddr::V4(local)) => format!("listening on {kind}AF=2 {local}").into(),
-        Ok(SocketAddr::V6(local)) => {
-            let parts = local.ip().segments().map(|part| format!("{part:04x}")).join(":");
-            format!("listening on {kind}AF=10 [{parts}]:{}", local.port()).into()
+    if let Some((local, address)) =
+        text.strip_prefix("listening on ").and_then(|rest| rest.split_once(" for "))
+        && let Some(local) = socket(local)
+    {
+        let waits = match address.split(':').next() {
+            Some(keyword) if keyword.ends_with("-recvfrom") => "receiving on",
+            Some(keyword) if keyword.starts_with("udp") => "listening on UDP",
+            _ => "listening on",
+        };
+        return format!("{waits} {local}").into();
+    }
+    if let Some((id, client)) =
+        text.strip_prefix("connected id=").and_then(|rest| rest.split_once(" client="))
+    {
+        let client = match client {
+            // By a path it may be a server that this link has connected to.
+            _ if client == "unix" || client.starts_with("unix (") => {
+                Some("AF=1 \"<anon>\"".to_owned())
+            }
+            _ => client.parse().ok().map(internet),
+        };
+        if let Some(client) = client {
+            return format!("accepting connection from {client} (id={id})").into();
         }
-        Err(_) => text.into(),
+    }
+    text.into()
+}
+
+/// A local address in the form of sockaddr_info in socat's sysutils.c.
+fn socket(local: &str) -> Option<String> {
+    if let Some(name) = local.strip_prefix("unix:") {
+        return Some(match name.strip_prefix('@') {
+            Some(name) => format!(r#"AF=1 "\0{name}""#),
+            None => format!("AF=1 \"{name}\""),
+        });
+    }
+    local.parse().ok().map(internet)
+}
+
+fn internet(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(address) => format!("AF=2 {address}"),
+        SocketAddr::V6(address) => {
+            let parts = address.ip().segments().map(|part| format!("{part:04x}")).join(":");
+            format!("AF=10 [{parts}]:{}", address.port())
+        }
     }
 }
 

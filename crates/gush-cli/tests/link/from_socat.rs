@@ -273,8 +273,12 @@ fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
         ("- TPC:h:1", "unknown kind of address 'TPC'; did you mean 'TCP'?\n"),
         ("- tcp-listn:1", "unknown kind of address 'tcp-listn'; did you mean 'tcp-listen'?\n"),
         // A listener cannot stand there.
-        ("- tcp-listn:1!!-", "unknown kind of address 'tcp-listn'\n"),
-        ("- FOO:x", "unknown kind of address 'FOO'\n"),
+        ("- tcp-listn:1!!-", "unknown kind of address 'tcp-listn'; gush link --help lists them\n"),
+        ("- FOO:x", ": unknown kind of address 'FOO'; gush link --help lists them\n"),
+        (
+            "- TCP,fork",
+            "no equivalent: TCP,fork: tcp needs more, after a colon: tcp:HOST:PORT; a file of this name is written ./tcp\n",
+        ),
         (
             "- TCP:h:1,md5sig=1",
             "md5sig=1: setsockopt=LEVEL:NAME:VALUE sets any option by its numbers\n",
@@ -316,7 +320,7 @@ fn values_that_socat_refuses_or_lacks_are_named_and_passwords_are_not() {
         ("-T inf - TCP:h:1", "-T inf: not a time: socat takes seconds, such as 2 or 0.5\n"),
         (
             "- ,TCP:h:1",
-            "socat refuses it: ,TCP:h:1: an address of socat begins with its kind, or a path\n",
+            "gush: link: ,TCP:h:1: an address of socat begins with its kind, or a path\n",
         ),
     ] {
         let output = translated(arguments);
@@ -325,7 +329,7 @@ fn values_that_socat_refuses_or_lacks_are_named_and_passwords_are_not() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{arguments}");
     }
     let said = String::from_utf8(translated("-T").stderr).unwrap();
-    assert!(said.starts_with("gush: link: socat refuses it: -T: its value is missing\n"), "{said}");
+    assert!(said.starts_with("gush: link: -T: its value is missing\n"), "{said}");
     let said = String::from_utf8(translated("PROXY:p:h:443,proxyauth=u:secret -").stderr).unwrap();
     assert!(said.contains("proxyauth=...: ") && !said.contains("secret"), "{said}");
 }
@@ -340,7 +344,7 @@ fn a_refusal_comes_first_and_without_notes_on_other_parts() {
             "-b 5 - TCP:$PLACE",
             &["no equivalent: TCP:$PLACE: a host and a port", "note: $PLACE: a shell expands"],
         ),
-        ("- 'UNIX:a", &["socat refuses it: - 'UNIX:a: a quote"]),
+        ("- 'UNIX:a", &["- 'UNIX:a: a quote"]),
     ] {
         let said = String::from_utf8(translated(arguments).stderr).unwrap();
         assert_eq!(said.lines().count(), lines.len(), "{arguments}: {said}");
@@ -482,7 +486,7 @@ fn a_word_of_socat_in_an_address_points_at_the_translation() {
 
 #[test]
 fn too_few_addresses_are_reported_without_an_empty_part() {
-    for (arguments, part) in [("", "refuses it: socat"), ("-", "refuses it: -: socat")] {
+    for (arguments, part) in [("", "link: socat takes"), ("-", "link: -: socat takes")] {
         let said = String::from_utf8(translated(arguments).stderr).unwrap();
         assert!(said.contains(part), "{arguments}: {said}");
     }

@@ -63,6 +63,23 @@ fn one_direction_leaves_the_other_stream_of_the_process() {
     }
 }
 
+/// As a program that is started has: those of its client, whichever way the bytes go.
+#[test]
+fn it_has_the_variables_of_its_client_in_one_direction_too() {
+    for (way, nofork) in [("-u", ",nofork"), ("-U", ",nofork"), ("-u", ""), ("-U", "")] {
+        let dir = TempDir::new().unwrap();
+        let mut command = gush();
+        let program =
+            format!("shell:'echo $SOCAT_SOCKADDR $SOCAT_PEERADDR $SOCAT_VERSION >env'{nofork}");
+        command.args(["link", way, "unix-listen:s", &program]).current_dir(dir.path());
+        let mut link = Killed(command.spawn().unwrap());
+        eventually("it listens", || UnixStream::connect(dir.path().join("s")).is_ok());
+        assert_eq!(link.0.wait().unwrap().code(), Some(0), "{way} {nofork}");
+        let env = std::fs::read_to_string(dir.path().join("env")).unwrap();
+        assert_eq!(env, "s <anon> 1.8.0.3\n", "{way} {nofork}");
+    }
+}
+
 #[test]
 fn a_program_that_is_missing_is_an_error() {
     let output = gush().args(["link", "-", "exec:/nonexistent,nofork"]).output().unwrap();

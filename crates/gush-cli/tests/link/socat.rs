@@ -3,10 +3,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use crate::common::link::{Killed, Running};
+use crate::common::link::{Killed, Running, eventually};
 use crate::common::{bounded, file_of, gush, gush_as, skipped};
+use gush_test::Port;
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 fn said(output: &Output) -> String {
@@ -204,28 +207,32 @@ fn a_fifo_that_is_open_for_both_has_no_end() {
 /// A shell without job control has its background ignore SIGINT, which socat does not.
 #[test]
 fn an_interrupt_ends_it_also_in_the_background_of_a_script() {
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "trap '' INT; exec \"$GUSH\" socat -d -d TCP-LISTEN:0,bind=127.0.0.1 PIPE"]);
-    command.env("GUSH", env!("CARGO_BIN_EXE_gush"));
-    let link = Running::of(command);
-    link.says("listening on");
-    link.signal(rustix::process::Signal::INT);
-    let (status, _, said) = link.finish();
-    assert_eq!(status.code(), Some(130), "{said}");
-}
-
-#[test]
-fn it_exits_with_the_status_of_a_death_by_the_signal() {
-    use rustix::process::Signal;
-    for (signal, code) in [(Signal::HUP, 129), (Signal::INT, 130), (Signal::TERM, 143)] {
-        let mut command = gush();
-        command.args(["socat", "-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1", "PIPE"]);
+    let line = "trap '' INT QUIT; exec \"$GUSH\" socat -d -d TCP-LISTEN:0,bind=127.0.0.1 PIPE";
+    for (signal, code) in [(Signal::INT, 130), (Signal::QUIT, 131)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).env("GUSH", env!("CARGO_BIN_EXE_gush"));
         let link = Running::of(command);
         link.says("listening on");
         link.signal(signal);
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(code), "{said}");
+    }
+}
+
+#[test]
+fn it_exits_with_the_status_of_a_death_by_the_signal() {
+    let dir = TempDir::new().unwrap();
+    for (signal, code) in
+        [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131), (Signal::TERM, 143)]
+    {
+        let mut command = gush();
+        command.args(["socat", "-d", "-d", "UNIX-LISTEN:s", "PIPE"]).current_dir(dir.path());
+        let link = Running::of(command);
+        link.says("listening on");
+        link.signal(signal);
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(code), "{said}");
+        assert!(!dir.path().join("s").exists(), "{said}");
     }
 }
 
@@ -247,6 +254,89 @@ fn a_listener_is_reported_in_the_words_of_socat() {
         let line = said.lines().find(|line| line.contains("listening on")).unwrap();
         let (_, port) = line.split_once(start).unwrap_or_else(|| panic!("{line}"));
         assert!(port.trim_end().parse::<u16>().is_ok_and(|port| port > 0), "{line}");
+    }
+}
+
+#[test]
+fn a_unix_listener_and_clients_are_reported_in_the_words_of_socat() {
+    let dir = TempDir::new().unwrap();
+    let run = |listener: &str| {
+        let mut command = gush();
+        command.args(["socat", "-d", "-d", listener, "PIPE"]).current_dir(dir.path());
+        Running::of(command)
+    };
+    let own = gush_test::own_dir().display().to_string();
+    run(&format!("ABSTRACT-LISTEN:{own}")).says(&format!(r#" N listening on AF=1 "\0{own}""#));
+    run("UNIX-RECVFROM:r").says(" N receiving on AF=1 \"r\"");
+    run("UDP-RECVFROM:0,bind=127.0.0.1").says(" N receiving on AF=2 127.0.0.1:");
+    let link = run("UNIX-LISTEN:s");
+    link.says(" N listening on AF=1 \"s\"");
+    let _client = UnixStream::connect(dir.path().join("s")).unwrap();
+    link.says(" N accepting connection from AF=1 \"<anon>\"");
+    let link = run("TCP-LISTEN:0,bind=127.0.0.1");
+    let said = link.says("listening on AF=2 ");
+    let place = said.split("AF=2 ").nth(1).unwrap().trim_end().to_owned();
+    let client = std::net::TcpStream::connect(&place).unwrap();
+    let client = client.local_addr().unwrap();
+    link.says(&format!(" N accepting connection from AF=2 {client} "));
+}
+
+/// A process group, killed when the test is over.
+struct Group(std::process::Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// Of one peer's datagrams an empty one is the end; those of any sender it is nothing.
+#[test]
+fn an_empty_datagram_is_what_it_is_to_socat() {
+    let gush_socat = [env!("CARGO_BIN_EXE_gush"), "socat"];
+    let mut programs = vec![&gush_socat[..]];
+    let socat = ["socat"];
+    match Command::new("socat").arg("-V").output() {
+        Ok(_) => programs.push(&socat),
+        Err(_) => skipped("no socat to compare with"),
+    }
+    for (address, ends) in [
+        ("UDP-LISTEN:PORT,bind=127.0.0.1", true),
+        ("UDP-LISTEN:PORT,bind=127.0.0.1,fork", false),
+        ("UDP-RECV:PORT,bind=127.0.0.1,null-eof", true),
+        ("UDP-RECV:PORT,bind=127.0.0.1", false),
+        ("UDP-RECVFROM:PORT,bind=127.0.0.1,fork", false),
+    ] {
+        for program in &programs {
+            let dir = TempDir::new().unwrap();
+            let reserved = Port::reserve();
+            let mut command = Command::new(program[0]);
+            let address = address.replace("PORT", &reserved.number().to_string());
+            command.args(&program[1..]).args(["-u", &address, "SYSTEM:cat >>got"]);
+            // With the processes that socat has for its clients.
+            let mut running =
+                Group(command.current_dir(dir.path()).process_group(0).spawn().unwrap());
+            let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.connect(("127.0.0.1", reserved.number())).unwrap();
+            let got = || fs::read_to_string(dir.path().join("got")).unwrap_or_default();
+            eventually("it is read", || {
+                let _ = client.send(b"one");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                got().starts_with("one")
+            });
+            client.send(b"").unwrap();
+            if ends {
+                assert_eq!(running.0.wait().unwrap().code(), Some(0), "{program:?} {address}");
+                continue;
+            }
+            eventually("it is read on", || {
+                let _ = client.send(b"two");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                got().ends_with("two")
+            });
+            assert!(running.0.try_wait().unwrap().is_none(), "{program:?} {address}");
+        }
     }
 }
 

@@ -237,7 +237,11 @@ fn single(
         let unknown = format!("unknown kind of address '{word}'");
         match instead(word) {
             Some(why) => report.missing("", &format!("{unknown}; {why}")),
-            None => report.wrong("", &(unknown + &did_you_mean(word, names(is_joined)))),
+            None => {
+                let near = did_you_mean(word, names(is_joined));
+                let listed = if near.is_empty() { "; gush link --help lists them" } else { "" };
+                report.wrong("", &format!("{unknown}{near}{listed}"));
+            }
         }
         return None;
     };
@@ -521,6 +525,10 @@ fn settled(
     is_shared: bool,
     report: &mut Report,
 ) -> Option<String> {
+    if let Err(error) = head.parse::<Address>() {
+        report.missing(text, error.message());
+        return None;
+    }
     loop {
         let ours = format!("{head}{options}");
         let error: AddressError = match ours.parse::<Address>() {
