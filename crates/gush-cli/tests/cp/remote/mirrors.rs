@@ -1,0 +1,100 @@
+//! `--delete`: what a mirror on the other machine keeps and removes.
+
+use super::{remote, remote_with_mounts};
+use crate::common::cp::{stderr, stdout};
+
+/// By what the kernel knows of the machine and of each directory, not by names.
+#[test]
+fn a_tree_is_not_copied_into_itself_through_a_host_that_is_this_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let into = |to: &str| format!("cannot copy a directory into itself, '{to}'");
+    let same = |to: &str| format!("'{to}' and its source are the same file");
+    for (operands, why) in [
+        ("-r d h:d/sub", into("d/sub/d")),
+        ("-r d h:d/sub/new", into("d/sub/new")),
+        ("-r h:d d/sub", into("d/sub/d")),
+        ("-r h:alias/. d/sub", into("d/sub/.")),
+        ("-r . h:d/sub/new", into("d/sub/new")),
+        ("-rT d h:d", same("d")),
+        ("-aT --delete d h:alias/../d", same("alias/../d")),
+        ("-rT h:d d", same("d")),
+        (
+            "-aT --delete d/sub h:d",
+            "cannot mirror to 'd', which the source is in: it would be removed".into(),
+        ),
+        ("d/f h:d", same("d/f")),
+        ("-u d/f h:alias/sub/../f", String::new()),
+        ("-T h:d/f alias/f", same("alias/f")),
+    ] {
+        let output = remote(
+            dir.path(),
+            &format!(
+                "mkdir -p d/sub; echo f >d/f; ln -sfn d alias; find d -printf '%P %i %T@\n' >before
+                $C {operands}; echo $?; find d -printf '%P %i %T@\n' | diff before -"
+            ),
+        );
+        let said = stderr(&output);
+        let status = if why.is_empty() { "0\n" } else { "1\n" };
+        assert_eq!(stdout(&output), status, "{operands}: {output:?}");
+        assert!(said.contains(&why) && said.lines().count() < 2, "{operands}: {said}");
+    }
+}
+
+/// The way up from a bind mount does not lead to where its directory is.
+#[test]
+fn a_mirror_through_a_host_spares_a_source_that_is_mounted_from_its_target() {
+    for copy in ["$C -aT --delete --exclude /only m h:d", "$C -aT --delete --exclude /only h:m d"] {
+        for bind in ["d/sub", "d/up/sub"] {
+            let dir = tempfile::tempdir().unwrap();
+            let output = remote_with_mounts(
+                dir.path(),
+                &format!(
+                    "mkdir -p {bind}/sub/deep; echo f >{bind}/f; echo o >{bind}/only
+                    echo g >{bind}/sub/deep/g; mount --bind {bind} m; {copy}; echo $?; umount m
+                    find {bind} -type f | sort"
+                ),
+            );
+            let Some(output) = output else { return };
+            let (said, why) = (stdout(&output), stderr(&output));
+            for kept in ["f", "only", "sub/deep/g"] {
+                assert!(said.contains(&format!("{bind}/{kept}\n")), "{copy} {bind}: {output:?}");
+            }
+            assert!(said.starts_with("1\n"), "{copy} {bind}: {output:?}");
+            assert!(why.contains("is the source or holds the source"), "{copy} {bind}: {why}");
+        }
+    }
+}
+
+/// What a rule of `--update` keeps is not removed by a mirror; a device with another number is
+/// replaced.
+#[test]
+fn a_mirror_keeps_special_files_and_links_that_did_not_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; mkfifo s/fifo; ln -s x s/link; echo a >s/file
+        mknod s/null c 1 3 2>/dev/null || touch s/null
+        for rule in --update=changed -u --resume; do
+            cp -a s t; $C -aT --delete $rule -v s h:t; $C -aT --delete $rule -v h:s t; rm -r t
+        done
+        cp -a s t; rm t/null; mknod t/null c 1 5 2>/dev/null || echo other >t/null
+        touch -r s/null t/null; cp -a t u
+        $C -aT --delete --update=changed s h:t; diff <(stat -c '%F %t %T' s/null t/null) <(stat -c '%F %t %T' s/null s/null)
+        $G cp -aT --delete --update=changed s u; cmp <(stat -c %t%T u/null) <(stat -c %t%T s/null)",
+    );
+    assert_eq!(stdout(&output), "", "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// The mount's own entries are not the source's: a mirror knows nothing of them.
+#[test]
+fn a_mirror_of_one_file_system_removes_nothing_below_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote_with_mounts(
+        dir.path(),
+        "mkdir -p s/m t/m; mount -t tmpfs none s/m
+        echo keep >t/m/precious; echo gone >t/gone; $C -aTx --delete s h:t; ls t t/m",
+    );
+    let Some(output) = output else { return };
+    assert_eq!(stdout(&output), "t:\nm\n\nt/m:\nprecious\n", "{output:?}");
+}
