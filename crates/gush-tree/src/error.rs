@@ -39,8 +39,8 @@ struct Inner {
     /// The path replaces `{}`, or comes first in a text without it.
     what: Cow<'static, str>,
     names_its_paths: bool,
-    /// The text is the whole message.
-    is_whole: bool,
+    /// The whole message, and the path, the text and the hint are parts of it.
+    message: Option<String>,
     /// A call of the engine failed on this side, which GNU words as an error of reading or writing.
     failed_side: Option<Side>,
     declined: bool,
@@ -93,9 +93,10 @@ impl Error {
     /// A failure of the other side of a copy to another machine, in its own sentence.
     #[must_use]
     pub fn reported(path: &Path, failure: impl Into<Failure>) -> Self {
-        let Failure { text, errno, delivered_bytes, hint } = failure.into();
-        let mut error = Self::about_both(path, text);
-        error.0.is_whole = true;
+        let Failure { text, what, errno, delivered_bytes, hint } = failure.into();
+        let what = if what.is_empty() { text.clone() } else { what };
+        let mut error = Self::about_both(path, what);
+        error.0.message = Some(text);
         error.0.os = errno.map(io::Error::from_raw_os_error);
         (error.0.delivered_bytes, error.0.hint) = (delivered_bytes, hint.map(Into::into));
         error
@@ -261,8 +262,10 @@ impl fmt::Display for Error {
         let parts = &*self.0;
         let name = quote::always(&parts.path);
         let mut notes = Vec::new();
+        if let Some(message) = &parts.message {
+            return f.write_str(message);
+        }
         match (parts.failed_side, parts.what.split_once("{}")) {
-            _ if parts.is_whole => return f.write_str(&parts.what),
             _ if parts.names_its_paths => f.write_str(&parts.what)?,
             (Some(side), _) => {
                 let doing = if side == Side::Source { "reading" } else { "writing" };

@@ -91,7 +91,7 @@ impl Common<'_> {
         // Before the copy, as `cp -v` does, so that a copy that hangs is named.
         events.starts(entry.place.shown, place.shown, prepared.backup.as_deref());
         if options.dry_run {
-            return Ok(self.imagine(&job));
+            return Ok(self.imagine(&job, events));
         }
         // Waits while another thread copies this file under its other name.
         let turn = self.copied.turn(options, entry.stat, target);
@@ -166,7 +166,7 @@ impl Common<'_> {
     }
 
     /// The outcome of a copy that a dry run does not make.
-    fn imagine(&self, job: &Job<'_>) -> Done {
+    fn imagine(&self, job: &Job<'_>, events: &mut dyn Events) -> Done {
         let action = match job.options().make {
             Make::SymbolicLink => Action::SymbolicLinked,
             Make::HardLink => Action::HardLinked,
@@ -175,7 +175,12 @@ impl Common<'_> {
             Make::Copy => Action::Recreated,
         };
         match self.copied.turn(job.options(), job.source.stat, job.target) {
-            Turn::Again(_) => return Done::new(Action::HardLinked),
+            Turn::Again(_) => {
+                if job.existing.is_some() {
+                    events.removed(job.target.place.shown);
+                }
+                return Done::new(Action::HardLinked);
+            }
             Turn::First(claim) => claim.made(job.target, FileId::of(job.source.stat), false),
             Turn::Alone => {}
         }
@@ -274,7 +279,10 @@ impl Common<'_> {
             Turn::Again(earlier) if earlier.file == FileId::of(existing) => {
                 Ok(Some(Done::new(Action::Skipped)))
             }
-            Turn::Again(_) if job.options().dry_run => Ok(Some(Done::new(Action::HardLinked))),
+            Turn::Again(_) if job.options().dry_run => {
+                events.removed(target.shown);
+                Ok(Some(Done::new(Action::HardLinked)))
+            }
             Turn::Again(earlier) => match links::again(job, &earlier, events)? {
                 true => Ok(Some(Done::new(Action::HardLinked))),
                 false => stays(events),

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use gush_text::quote;
+use gush_text::quote::{self, Quoted};
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
@@ -128,8 +128,6 @@ impl Job<'_> {
         let (options, Entry { place: source, stat: source_stat, .. }) =
             (self.options(), self.source);
         let target = self.target.place;
-        let both = |text: String| Err(Error::about_both(target.shown, text));
-        let (from, to) = (quote::always(source.shown), quote::always(target.shown));
         if !matches!(options.update, Update::None | Update::NoneFail) {
             match same::judge(
                 options,
@@ -139,7 +137,9 @@ impl Job<'_> {
                 Conflict::None => {}
                 // As GNU cp: a link to the same file is there already, without a word.
                 Conflict::AlreadyDone => return Ok(Decision::Skip),
-                Conflict::SameFile => return both(format!("{from} and {to} are the same file")),
+                Conflict::SameFile => {
+                    return self.refuse(|from, to| format!("{from} and {to} are the same file"));
+                }
             }
         }
         let stays = match standing(options, target.shown, existing, source_stat)? {
@@ -151,11 +151,20 @@ impl Job<'_> {
         match stays {
             true if !self.lacks_attributes(existing)? => Ok(Decision::KeepNewer(*existing)),
             // The other names of a file show its attributes, too.
-            true if existing.st_nlink == 1 || !(options.atomic || self.goes_first(existing)) => {
+            true if existing.st_nlink == 1
+                || !(options.atomic || self.goes_first(existing))
+                || self.common.writers.has_all_names(source_stat, existing) =>
+            {
                 Ok(Decision::Update(*existing))
             }
             _ => self.make_room(existing, events).map(Decision::Copy),
         }
+    }
+
+    /// Refuses the copy by a text that names source and target.
+    fn refuse<T>(&self, text: impl FnOnce(Quoted<'_>, Quoted<'_>) -> String) -> Result<T, Error> {
+        let [from, to] = [self.source.place, self.target.place].map(|it| quote::always(it.shown));
+        Err(Error::about_both(self.target.place.shown, text(from, to)))
     }
 
     /// Makes way for the copy, whatever the target is.
@@ -167,16 +176,17 @@ impl Job<'_> {
         let (options, Entry { place: source, stat: source_stat, .. }) =
             (self.options(), self.source);
         let target = self.target.place;
-        let both = |text: String| Err(Error::about_both(target.shown, text));
-        let (from, to) = (quote::always(source.shown), quote::always(target.shown));
         if options.ask && !self.may_replace(existing, events) {
             return Err(Error::declined(target.shown));
         }
         if kind(existing) == FileType::Directory {
-            return both(format!("cannot overwrite directory {to} with non-directory {from}"));
+            return self.refuse(|from, to| {
+                format!("cannot overwrite directory {to} with non-directory {from}")
+            });
         }
         if self.was_just_made(existing) {
-            return both(format!("will not overwrite just-created {to} with {from}"));
+            return self
+                .refuse(|from, to| format!("will not overwrite just-created {to} with {from}"));
         }
         // The name would be given to this source, and the copy that it leads to would be lost.
         let is_only_name = existing.st_nlink == 1 && options.backup.is_none();
@@ -189,17 +199,20 @@ impl Job<'_> {
         if let Some(backup) = &options.backup
             && backup.would_destroy(&target, &source, source_stat)
         {
-            return both(format!("backing up {to} might destroy source; {from} not copied"));
+            return self.refuse(|from, to| {
+                format!("backing up {to} might destroy source; {from} not copied")
+            });
         }
         if options.dry_run {
             self.rehearse(false, Some(existing))?;
             if options.backup.is_some() {
                 prepared.existing = None;
             } else if self.goes_first(existing) {
-                if !self.is_displaced() {
+                prepared.displaces = self.is_displaced();
+                if !prepared.displaces {
                     events.removed(target.shown);
+                    prepared.existing = None;
                 }
-                prepared.existing = None;
             }
             return Ok(prepared);
         }

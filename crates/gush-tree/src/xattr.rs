@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 
 use rustix::fs::{self, XattrFlags};
 use rustix::io::{self, Errno, retry_on_intr};
@@ -33,6 +34,8 @@ pub(crate) enum Holder<'a> {
     /// The `/proc` path of an `O_PATH` descriptor, which the f…xattr calls refuse. The path leads
     /// to exactly the held file, even if this is a symbolic link (proc(5) on magic links).
     Pinned(String),
+    /// A path to what is no symbolic link, or is to be followed.
+    Named(PathBuf),
 }
 
 /// What attributes are read from: a file, or values that another process has read from one.
@@ -48,6 +51,7 @@ impl Attributes for Holder<'_> {
         self.sized(256, |buffer| match self {
             Self::Open(fd) => fs::fgetxattr(fd, name, buffer),
             Self::Pinned(path) => fs::getxattr(path, name, buffer),
+            Self::Named(path) => fs::getxattr(path, name, buffer),
         })
     }
 
@@ -55,6 +59,7 @@ impl Attributes for Holder<'_> {
         let ask = |buffer: &mut [u8]| match self {
             Self::Open(fd) => fs::flistxattr(fd, buffer),
             Self::Pinned(path) => fs::listxattr(path, buffer),
+            Self::Named(path) => fs::listxattr(path, buffer),
         };
         // Most files have none, and each file is asked: without memory of the heap, which would
         // have to be cleared.
@@ -75,6 +80,7 @@ impl Holder<'_> {
         retry_on_intr(|| match self {
             Self::Open(fd) => fs::fsetxattr(fd, name, value, XattrFlags::empty()),
             Self::Pinned(path) => fs::setxattr(path, name, value, XattrFlags::empty()),
+            Self::Named(path) => fs::setxattr(path, name, value, XattrFlags::empty()),
         })
     }
 
@@ -82,6 +88,7 @@ impl Holder<'_> {
         retry_on_intr(|| match self {
             Self::Open(fd) => fs::fremovexattr(fd, name),
             Self::Pinned(path) => fs::removexattr(path, name),
+            Self::Named(path) => fs::removexattr(path, name),
         })
     }
 

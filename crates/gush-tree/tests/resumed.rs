@@ -211,7 +211,7 @@ fn a_mirror_that_resumes_keeps_the_partial_files_of_its_names() {
         options.resume = resumes;
         let directory = Portrait { mode: 0o040_755, ..Portrait::default() };
         let base = Folder::base(dir.path()).unwrap();
-        let root = base.enter(OsStr::new("t"), (directory, &[]), &options).unwrap();
+        let root = base.enter(OsStr::new("t"), (directory, Default::default()), &options).unwrap();
         let mut of_source = Names::default();
         of_source.push(OsStr::new(NAME));
         assert!(root.remove_others(of_source, &options, &|| false, &mut ()).unwrap());

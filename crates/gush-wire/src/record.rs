@@ -9,7 +9,7 @@ use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Specials, Update};
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// The first bytes of the first record of either side.
 pub const MAGIC: [u8; 8] = *b"gushwire";
 /// The most entries that may be unanswered.
@@ -263,6 +263,8 @@ pub enum ToReceiver {
         portrait: Portrait,
         /// The root of a tree in a mirror: the identities of this directory and of those above it.
         within: Vec<u64>,
+        /// As well, of those that are mounted in the tree.
+        mounted: Vec<u64>,
     },
     /// In a mirror, the `.gitignore` of the directory entered last: what it names stays.
     Ignore {
@@ -319,6 +321,8 @@ pub enum ToReceiver {
         /// Both sides have the same bytes. If not, and the copy is real, the file comes instead.
         is_same: bool,
     },
+    /// The sender waits for answers: no answer waits for further names of a file.
+    Settle,
     /// A regular file. Data follows, then its `End`.
     File {
         /// The number by which it is answered.

@@ -82,7 +82,8 @@ pub(crate) fn at_host(host: &OsStr, path: &Path) -> PathBuf {
 /// A failure on the other machine, without control characters for this terminal.
 pub(crate) fn said_at(host: &OsStr, why: Failure) -> Failure {
     let text = format!("{} {}", host.display(), without_controls(&why.text));
-    Failure { text, hint: why.hint.as_deref().map(without_controls), ..why }
+    let what = without_controls(&why.what);
+    Failure { text, what, hint: why.hint.as_deref().map(without_controls), ..why }
 }
 
 /// The largest pipe that an unprivileged user may have (pipe(7)).

@@ -138,7 +138,14 @@ fn directory(id: u64, name: &str) -> ToReceiver {
 
 fn directory_in(folder: u64, id: u64, name: &str) -> ToReceiver {
     let portrait = Portrait { mode: 0o040_755, ..Portrait::default() };
-    ToReceiver::Enter { id, folder, name: name.into(), portrait, within: Vec::new() }
+    ToReceiver::Enter {
+        id,
+        folder,
+        name: name.into(),
+        portrait,
+        within: Vec::new(),
+        mounted: Vec::new(),
+    }
 }
 
 fn data(offset: u64, length: u32) -> ToReceiver {
@@ -504,6 +511,7 @@ fn what_is_kept_of_the_unfinished_is_bounded() {
         name: "d".into(),
         portrait: Portrait { mode: 0o040_755, ..large.clone() },
         within: Vec::new(),
+        mounted: Vec::new(),
     };
     let kinds: [&dyn Fn(u64) -> ToReceiver; 3] = [&|id| file(id, false), &link, &enter];
     for (kind, make) in kinds.into_iter().enumerate() {
@@ -528,8 +536,15 @@ fn rules_and_marks_are_bounded() {
         has_names: false,
         resumes: Some(Vec::new()),
     });
-    let cases: [(&str, Box<dyn Iterator<Item = ToReceiver>>); 2] =
-        [("rules", Box::new(ignores)), ("marks", Box::new(resumes))];
+    let roots = (1..3000).flat_map(|id| {
+        let mut root = directory_in(BASE, id, &id.to_string());
+        if let ToReceiver::Enter { within, mounted, .. } = &mut root {
+            *(if id % 2 == 0 { within } else { mounted }) = vec![1; 1_000_000];
+        }
+        [root, leave(id, 0)]
+    });
+    let cases: [(&str, Box<dyn Iterator<Item = ToReceiver>>); 3] =
+        [("rules", Box::new(ignores)), ("marks", Box::new(resumes)), ("roots", Box::new(roots))];
     for (what, records) in cases {
         let dir = tempfile::tempdir().unwrap();
         let (ended, _) = receive_by(mirror.clone(), dir.path(), records, &[]);

@@ -48,15 +48,15 @@ fn a_dry_run_reports_all_and_changes_nothing() {
             .collect::<Vec<_>>()
     };
     let before = (state("a"), state("d"));
-    for options in
-        [&["-a"][..], &["-a", "--delete"], &["-a", "--remove-destination"], &["-ab"], &["-au"]]
-    {
+    // With several threads any name of a file may be the first, of which others become links.
+    let mirror = ["-a", "--delete", "--threads=1"];
+    for options in [&["-a"][..], &mirror, &["-a", "--remove-destination"], &["-ab"], &["-au"]] {
         let output = succeeds(dir.path(), &[options, &["--dry-run", "a", "d"]].concat());
         let mut said: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
         said.sort();
         // No word of a dry run passes for a deed.
         assert!(said.iter().all(|line| line.starts_with("would ")), "{options:?}: {said:?}");
-        if options == ["-a", "--delete"] {
+        if options == mirror {
             let expected = [
                 "would copy 'a/b' -> 'd/a/b'",
                 "would copy 'a/b/g' -> 'd/a/b/g'",
@@ -318,5 +318,26 @@ fn a_dry_run_asks_what_the_copy_would_need() {
         }
         let doubts = stderr(&rehearsed).contains("cannot list 'd/gone'");
         assert_eq!(doubts, make.contains("gone") && status == 0, "{reported}");
+    }
+}
+
+/// A target that becomes a name of an earlier copy goes in the words of the copy.
+#[test]
+fn a_name_that_becomes_a_link_is_said_to_be_removed() {
+    for options in ["-a", "-a --checksum", "-au", "-a --remove-destination", "-ab", "-a --atomic"] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = script(
+            dir.path(),
+            &format!(
+                "make() {{ rm -rf s t; mkdir s t; echo a >s/a; ln s/a s/b; echo bb >t/a; echo b >t/b
+                    touch -d @1 t/a t/b; }}
+                make; $G cp -Tv --threads 1 {options} --dry-run s t | sed 's/would remove/removed/;s/would copy //' >dry
+                $G cp -Tv --threads 1 {options} s t | sed 's/ (backup.*//' >real; grep -c removed real; diff dry real"
+            ),
+        );
+        let removed = stdout(&output);
+        let expected = if options == "-ab" { "0\n" } else { "1\n" };
+        let expected = if options.contains("remove-d") { "2\n" } else { expected };
+        assert_eq!(removed, expected, "{options}: {output:?}");
     }
 }

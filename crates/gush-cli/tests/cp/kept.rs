@@ -195,6 +195,27 @@ fn names_of_one_file_get_their_attributes_together() {
     }
 }
 
+/// All names of the target are those of one source: the file gets its attributes once, and stays.
+#[test]
+fn a_file_whose_names_are_all_those_of_one_source_stays() {
+    for options in ["--checksum", "--update=changed"] {
+        for operands in ["s t", "s h:t", "h:s t"] {
+            let program = if operands == "s t" { "$G cp --atomic" } else { "$C" };
+            let dir = tempfile::tempdir().unwrap();
+            let text = format!(
+                "mkdir -p s/d s/e; echo a >s/a; ln s/a s/d/b; ln s/a s/e/c; echo x >s/x; $G cp -a s t
+                chmod 600 s/a; inodes() {{ (cd t; find . -type f -printf '%P %i\n' | sort); }}; inodes >before
+                copy() {{ {program} -aTv {options} $1 {operands} | grep /; }}
+                copy --dry-run | wc -l; copy | grep -c '^updated attr'; inodes | diff before -; copy
+                stat -c '%a %h' t/a; ln t/a earlier; chmod 640 s/a; copy >copied; stat -c '%a %h' t/a earlier"
+            );
+            let output = remote(dir.path(), &text);
+            let said = "1\n1\n600 3\n640 3\n600 1\n";
+            assert_eq!((stdout(&output), stderr(&output)), (said.into(), String::new()), "{text}");
+        }
+    }
+}
+
 /// Names that are links to each other on both sides, with equal bytes and with others.
 #[test]
 fn unchanged_links_are_no_copies() {
@@ -292,6 +313,46 @@ fn a_user_gets_what_a_user_can_set() {
     );
 }
 
+/// A user who is no member of the group cannot set its bit, nor capabilities: a second run says
+/// nothing and touches nothing.
+#[test]
+fn what_a_user_cannot_set_is_set_by_no_later_run() {
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    for user in ["", "$N"] {
+        for (copy, is_set) in [
+            ("$C -aT", true),
+            ("$C -rT --preserve=mode,timestamps,xattr", false),
+            ("$C -rT --preserve=mode,timestamps", true),
+        ] {
+            for operands in ["s t", "s h:t", "h:s t"] {
+                let dir = tempfile::tempdir().unwrap();
+                let copy = match operands {
+                    "s t" => copy.replace("$C", "./gush cp"),
+                    _ => copy.to_owned(),
+                };
+                let output = remote(
+                    dir.path(),
+                    &format!(
+                        "{NOBODY} cp $G gush; mkdir s t; echo x >s/x; echo y >s/y; ln s/y s/z; chmod 2755 s/x s/y
+                        setcap cap_net_raw+ep s/x; chmod 2777 t; chown 65534:1234 . t s s/*; chmod 2755 s/x s/y
+                        {user} {copy} {operands} 2>first; (cd t; find . ! -type d -printf '%P %C@ %m\n' | sort) >before
+                        for run in --dry-run ''; do for by in --update=changed --checksum; do
+                            {user} {copy} $by $run -v {operands} 2>why | grep /; cat why
+                        done; done; (cd t; find . ! -type d -printf '%P %C@ %m\n' | sort) | diff before -"
+                    ),
+                );
+                let said = stdout(&output);
+                // With `--preserve=xattr` it is a failure that the user is to know.
+                if is_set || user.is_empty() {
+                    assert_eq!(said, "", "{user} {copy} {operands}: {output:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_set_is_a_failure_between_machines_too() {
     if let Err(why) = nobody() {
@@ -345,6 +406,24 @@ fn what_cannot_be_set_is_the_error_of_the_record() {
         assert_eq!(failed["error"]["errno"].to_string(), errno, "{said}");
         assert!(of("d")["error"].is_object(), "{copy}: {said}");
         assert!(kept["error"].is_null() && kept["action"] == "skipped", "{copy}: {said}");
+    }
+}
+
+/// Its content stays, which is what a backup or an answer would be about.
+#[test]
+fn attributes_are_set_without_a_question_or_a_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    for option in ["-b", "--backup=numbered", "-i"] {
+        let said = says(
+            dir.path(),
+            &format!(
+                "rm -rf s t; mkdir s; echo f >s/f; cp -a s t; chmod 600 s/f
+                echo n | $G cp -aT {option} --checksum -v s t; stat -c %a t/f; ls -A t
+                echo g >s/f; echo n | $G cp -aT {option} --checksum s t 2>/dev/null; ls -A t | wc -l"
+            ),
+        );
+        let backups = if option == "-i" { "1\n" } else { "2\n" };
+        assert_eq!(said, format!("updated attributes of 't/f'\n600\nf\n{backups}"), "{option}");
     }
 }
 

@@ -25,6 +25,7 @@ use crate::place::{kind, proc_path, same_file};
 use crate::xattr::{self, Attributes, Holder};
 
 const OWNER_MAY_WRITE: u32 = 0o200;
+const SET_GROUP: u32 = 0o2000;
 
 /// What the target lacks of the attributes that are asked for and can be had.
 #[derive(Debug, PartialEq, Eq)]
@@ -141,13 +142,35 @@ impl<'a> Transfer<'a> {
     }
 
     fn differences(&self, there: &Stat) -> Differences {
+        let Self { options, source, source_stat, target, .. } = *self;
+        let (target, is_link) = (&target.holder(), target.is_link());
+        Sides { options, source, source_stat, target, is_link }.differences(there)
+    }
+}
+
+/// What is compared.
+struct Sides<'a> {
+    options: &'a CopyOptions,
+    source: &'a dyn Attributes,
+    source_stat: &'a Stat,
+    target: &'a Holder<'a>,
+    /// The target is a symbolic link.
+    is_link: bool,
+}
+
+impl Sides<'_> {
+    fn differences(&self, there: &Stat) -> Differences {
         let preserve = &self.options.preserve;
         let (wanted, has) = (Ownership::of(self.source_stat), Ownership::of(there));
         let can_get = if preserve.owner { attainable(wanted, has) } else { has };
         let is_lost = preserve.owner && can_get != wanted;
-        let bits = self.source_stat.st_mode & if is_lost { 0o777 } else { 0o7777 };
-        let keeps_mode = preserve.mode == ModeRule::Keep && !self.target.is_link();
-        let target = self.target.holder();
+        let mut bits = self.source_stat.st_mode & if is_lost { 0o777 } else { 0o7777 };
+        // chmod(2) leaves it out without an error.
+        if bits & SET_GROUP != 0 && !may_set_group_bit(can_get) {
+            bits &= !SET_GROUP | there.st_mode;
+        }
+        let keeps_mode = preserve.mode == ModeRule::Keep && !self.is_link;
+        let target = self.target;
         let (from, to) = match keeps_mode || preserve.xattrs != Xattrs::Leave {
             true => (self.source.list(), target.list()),
             false => (Ok(Vec::new()), Ok(Vec::new())),
@@ -159,18 +182,18 @@ impl<'a> Transfer<'a> {
             has(names, xattr::ACL).then(|| holder.get(xattr::ACL).ok()).flatten()
         };
         let has_mode = || {
-            there.st_mode & 0o7777 == bits && list_of(self.source, &from) == list_of(&target, &to)
+            there.st_mode & 0o7777 == bits && list_of(self.source, &from) == list_of(target, &to)
         };
         Differences {
             times: preserve.times && !has_same_time(self.options, there, self.source_stat),
             owner: can_get != Ownership::of(there),
-            label: self.label_differs(&target),
+            label: self.label_differs(target),
             mode: (keeps_mode && !has_mode()).then_some(bits),
             excess_capability: preserve.xattrs != Xattrs::Leave
                 && kind(there) == FileType::RegularFile
                 && has(&to, xattr::CAPABILITIES)
                 && !has(&from, xattr::CAPABILITIES),
-            xattrs: self.xattrs_to_set(from, &to, &target),
+            xattrs: self.xattrs_to_set(from, &to, target),
         }
     }
 
@@ -188,6 +211,7 @@ impl<'a> Transfer<'a> {
             return Ok(Vec::new());
         }
         let with_label = preserve.label == Label::Leave;
+        let can_be_set = |name: &CStr| preserve.xattrs == Xattrs::Require || may_set(name);
         let differs = |name: &CString| match (self.source.get(name), target.get(name)) {
             (Ok(source), Ok(target)) => source != target,
             // Removed after the listing.
@@ -195,7 +219,8 @@ impl<'a> Transfer<'a> {
             _ => true,
         };
         let mut names = from?;
-        names.retain(|name| xattr::is_copied(name, with_label) && differs(name));
+        names
+            .retain(|name| xattr::is_copied(name, with_label) && differs(name) && can_be_set(name));
         Ok(names)
     }
 
@@ -247,9 +272,22 @@ impl Job<'_> {
     /// Has a target that is unchanged other attributes than the source?
     pub(crate) fn lacks_attributes(&self, existing: &Stat) -> Result<bool, Error> {
         match self.options().updates_attributes() {
+            true if self.is_in_tree() && kind(existing) != FileType::Symlink => {
+                Ok(self.differ_by_name(existing))
+            }
             true => self.with_kept(existing, |transfer, there| !transfer.is_up_to_date(there)),
             false => Ok(false),
         }
+    }
+
+    /// Compares without opening a file: the directories are held, and another file that takes one
+    /// of the names is not written to.
+    fn differ_by_name(&self, existing: &Stat) -> bool {
+        let [source, target] = [self.source.place, self.target.place]
+            .map(|place| Holder::Named(Path::new(&proc_path(place.dir)).join(place.name)));
+        let (options, source_stat, is_link) = (self.options(), self.source.stat, false);
+        let sides = Sides { options, source: &source, source_stat, target: &target, is_link };
+        !sides.differences(existing).is_none()
     }
 
     /// Holds the source, and the target that stays, to compare or set attributes.
@@ -279,20 +317,37 @@ impl Job<'_> {
     }
 }
 
+fn has_capability(needed: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+fn is_member(group: u32) -> bool {
+    process::getegid().as_raw() == group
+        || process::getgroups().is_ok_and(|groups| groups.iter().any(|own| own.as_raw() == group))
+}
+
+/// Can this process give a file of such an owner the set-group-ID bit?
+fn may_set_group_bit(owner: Ownership) -> bool {
+    is_member(owner.group) || has_capability(CapabilitySet::FSETID)
+}
+
+/// Can this process set such an attribute, as far as privileges decide?
+fn may_set(name: &CStr) -> bool {
+    match name {
+        name if name == xattr::CAPABILITIES => has_capability(CapabilitySet::SETFCAP),
+        name if name == xattr::LABEL || !name.to_bytes().starts_with(b"security.") => true,
+        _ => has_capability(CapabilitySet::SYS_ADMIN),
+    }
+}
+
 /// The owner that this process can give a file: another user only with the privilege, another group
 /// to its own file if it is a member.
 fn attainable(wanted: Ownership, has: Ownership) -> Ownership {
-    let is_privileged = || {
-        process::geteuid().is_root()
-            || capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
-    };
+    let is_privileged = || process::geteuid().is_root() || has_capability(CapabilitySet::CHOWN);
     if wanted == has || is_privileged() {
         return wanted;
     }
-    let is_member = process::getegid().as_raw() == wanted.group
-        || process::getgroups()
-            .is_ok_and(|groups| groups.iter().any(|group| group.as_raw() == wanted.group));
-    match process::geteuid().as_raw() == has.user && is_member {
+    match process::geteuid().as_raw() == has.user && is_member(wanted.group) {
         true => Ownership { group: wanted.group, ..has },
         false => has,
     }

@@ -134,6 +134,12 @@ impl Draft {
         }
     }
 
+    /// The path of the partial file that would be left, from which another copy goes on.
+    #[must_use]
+    pub fn shown_partial(&self) -> Option<PathBuf> {
+        self.partial().map(|_| self.folder.shown_entry(&partial_name(&self.name)))
+    }
+
     /// The parts of the file that no earlier copy has written, in order, and so far neither this
     /// one.
     #[must_use]

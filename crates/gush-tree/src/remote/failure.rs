@@ -11,6 +11,8 @@ use crate::error::Error;
 pub struct Failure {
     /// The whole message; empty where the user knows it already.
     pub text: String,
+    /// The operation that failed, without path and OS error; empty if the message is all there is.
+    pub what: String,
     /// The error number, if a system call failed.
     pub errno: Option<i32>,
     /// The bytes that had arrived, if data had begun to move.
@@ -23,6 +25,7 @@ impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         Self {
             text: error.to_string(),
+            what: error.what(),
             errno: error.io_error().and_then(io::Error::raw_os_error),
             delivered_bytes: error.delivered_bytes(),
             hint: error.hint().map(str::to_owned),

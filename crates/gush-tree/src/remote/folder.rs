@@ -24,6 +24,15 @@ use crate::tree::mirror::Limits;
 use crate::tree::path::TreePath;
 use crate::{links, rehearsal, remedy, special};
 
+/// What a mirror does not remove from its target, by [identities](Portrait::identity).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spared<'a> {
+    /// The source and the directories [above](lineage).
+    pub above: &'a [u64],
+    /// The directories that are [mounted](super::mounted_below) in it.
+    pub mounted: &'a [u64],
+}
+
 /// A directory of the target, made or found there.
 #[derive(Debug)]
 pub struct Folder {
@@ -120,11 +129,10 @@ impl Folder {
         self.is_new
     }
 
-    /// The source has an entry with this name, which is from now on that of no partial file.
-    pub fn takes(&self, name: &OsStr) {
-        if partial::looks_like_one(name) {
-            self.taken().insert(name.to_owned());
-        }
+    /// The source has an entry with this name, which is from now on that of no partial file. `true`
+    /// if the name is remembered for that.
+    pub fn takes(&self, name: &OsStr) -> bool {
+        partial::looks_like_one(name) && self.taken().insert(name.to_owned())
     }
 
     /// The names that the source has, while none is added.
@@ -217,7 +225,7 @@ impl Folder {
     }
 
     /// Enters the directory with a name, which is made where nothing is. The root of a mirror
-    /// spares what is [`within`](lineage): the source and those above. A symbolic link is not
+    /// spares a what is [`Spared`]. A symbolic link is not
     /// followed. A dry run makes nothing: below a directory that is not there it finds nothing.
     ///
     /// # Errors
@@ -225,7 +233,7 @@ impl Folder {
     pub fn enter(
         self: &Arc<Self>,
         name: &OsStr,
-        (portrait, within): (Portrait, &[u64]),
+        (portrait, spared): (Portrait, Spared<'_>),
         options: &CopyOptions,
     ) -> Result<Arc<Self>, Error> {
         self.with(name, |place| {
@@ -243,8 +251,10 @@ impl Folder {
             });
             let bits = portrait.mode & 0o7777;
             let folder = |held: Held, stat, restore_bits, is_new| {
-                let source = || within.iter().copied().collect();
-                let begun = || Arc::new(Limits::new(held.as_fd(), &stat, source()));
+                let begun = || {
+                    let above = spared.above.iter().copied().collect();
+                    Arc::new(Limits::new(held.as_fd(), &stat, above, spared.mounted))
+                };
                 let limits = options.mirror.then(|| self.limits.clone().unwrap_or_else(begun));
                 Arc::new(Self {
                     above: Some(Arc::clone(self)),
@@ -498,8 +508,9 @@ mod tests {
         let options = CopyOptions::default();
         let mut chain = vec![Folder::base(dir.path()).unwrap()];
         for level in 0..5 {
-            let entered =
-                chain[level].enter(OsStr::new("d"), (directory(), &[]), &options).unwrap();
+            let entered = chain[level]
+                .enter(OsStr::new("d"), (directory(), Spared::default()), &options)
+                .unwrap();
             chain[level].let_go();
             chain.push(entered);
         }
@@ -515,8 +526,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = CopyOptions::default();
         let base = Folder::base(dir.path()).unwrap();
-        let above = base.enter(OsStr::new("a"), (directory(), &[]), &options).unwrap();
-        let below = above.enter(OsStr::new("b"), (directory(), &[]), &options).unwrap();
+        let above =
+            base.enter(OsStr::new("a"), (directory(), Spared::default()), &options).unwrap();
+        let below =
+            above.enter(OsStr::new("b"), (directory(), Spared::default()), &options).unwrap();
         above.let_go();
         std::fs::rename(dir.path().join("a/b"), dir.path().join("b")).unwrap();
         assert!(below.finish(&options, &mut ()).unwrap());
@@ -531,7 +544,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = CopyOptions::default();
         let base = Folder::base(dir.path()).unwrap();
-        let folder = base.enter(OsStr::new("d"), (directory(), &[]), &options).unwrap();
+        let folder =
+            base.enter(OsStr::new("d"), (directory(), Spared::default()), &options).unwrap();
         assert_eq!(*folder.portrait.lock().unwrap(), directory());
         assert!(folder.finish(&options, &mut ()).unwrap());
         assert_eq!(*folder.portrait.lock().unwrap(), Portrait::default());

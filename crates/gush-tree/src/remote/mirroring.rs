@@ -194,6 +194,7 @@ mod tests {
 
     use super::*;
     use crate::filter::Filter;
+    use crate::remote::Spared;
 
     #[derive(Default)]
     struct Said(Vec<(PathBuf, bool)>);
@@ -220,7 +221,10 @@ mod tests {
     }
 
     fn root(at: &Path, options: &CopyOptions) -> Arc<Folder> {
-        Folder::base(at).unwrap().enter(OsStr::new("t"), (directory(), &[]), options).unwrap()
+        Folder::base(at)
+            .unwrap()
+            .enter(OsStr::new("t"), (directory(), Spared::default()), options)
+            .unwrap()
     }
 
     fn names(names: &[&str]) -> Names {
@@ -274,8 +278,10 @@ mod tests {
         let options = mirror();
         let root = root(dir.path(), &options);
         root.ignore(b"/a\n/old/x\n");
-        let old = root.enter(OsStr::new("old"), (directory(), &[]), &options).unwrap();
-        let kept = old.enter(OsStr::new("kept"), (directory(), &[]), &options).unwrap();
+        let old =
+            root.enter(OsStr::new("old"), (directory(), Spared::default()), &options).unwrap();
+        let kept =
+            old.enter(OsStr::new("kept"), (directory(), Spared::default()), &options).unwrap();
         old.ignore(b"o\n");
         for (folder, of_source) in [(&kept, &[][..]), (&old, &["kept"]), (&root, &["old"])] {
             let of_source = names(of_source);

@@ -16,9 +16,10 @@ mod partial;
 mod portrait;
 mod rehearsing;
 
+pub use comparing::Linked;
 pub use draft::Draft;
 pub use failure::Failure;
-pub use folder::Folder;
+pub use folder::{Folder, Spared};
 pub use mirroring::Names;
 pub use partial::partial_name;
 pub(crate) use portrait::identity;
@@ -26,4 +27,5 @@ pub use portrait::{Portrait, lineage, open_found, pin_found};
 
 pub use crate::metadata::kept::Updated;
 pub use crate::overwriting::Standing;
+pub use crate::tree::mirror::mounted_below;
 pub use crate::tree::survey::{Visitor, walk};

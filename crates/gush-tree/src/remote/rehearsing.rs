@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::events::Events;
     use crate::overwriting::Standing;
-    use crate::remote::Draft;
+    use crate::remote::{Draft, Spared};
 
     fn portrait(mode: u32) -> Portrait {
         Portrait { mode, link_text: b"text".to_vec(), ..Portrait::default() }
@@ -73,7 +73,8 @@ mod tests {
     fn copy(at: &Path, options: &CopyOptions) -> Vec<String> {
         let mut said = Said::default();
         let root = Folder::base(at).unwrap();
-        let root = root.enter(OsStr::new("t"), (portrait(0o040_755), &[]), options).unwrap();
+        let root =
+            root.enter(OsStr::new("t"), (portrait(0o040_755), Spared::default()), options).unwrap();
         let mut answers = Vec::new();
         let mut answer = |path: &str, result: Result<String, Error>| {
             answers.push(format!("{path}: {}", result.unwrap_or_else(|error| error.to_string())));
@@ -86,7 +87,7 @@ mod tests {
                 Some(name) => {
                     let (name, portrait) = (OsStr::new(name), portrait(0o040_755));
                     let way = root.make_way(name, &portrait, options, &|| false, &mut said);
-                    way.and_then(|()| root.enter(name, (portrait, &[]), options))
+                    way.and_then(|()| root.enter(name, (portrait, Spared::default()), options))
                 }
             };
             let folder = match folder {

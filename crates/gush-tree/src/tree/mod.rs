@@ -43,7 +43,7 @@ use rustix::io::retry_on_intr;
 pub(crate) use dir::Dir;
 use entering::{Entrance, Existing};
 use journal::Journal;
-use mirror::Limits;
+use mirror::{Limits, mounted_below};
 use partition::Others;
 
 use crate::copier::{Action, Done};
@@ -181,7 +181,10 @@ fn walk_tree(
         false => None,
     };
     let entered = entrance.enter(&existing, &umask, events)?;
-    let limits = above.map(|above| Limits::new(entered.pair.target(), &entered.target_stat, above));
+    let limits = above.map(|above| {
+        let mounted = mounted_below(entered.pair.source(), source.stat, options);
+        Limits::new(entered.pair.target(), &entered.target_stat, above, &mounted)
+    });
     if is_first_walk {
         events.enters_tree(from.shown, to.shown);
     }

@@ -7,15 +7,18 @@ use crate::record::WINDOW;
 
 /// What is kept of all entries that have come and not ended, and the names of open directories of a
 /// mirror.
-const MOST_WAITING_BYTES: usize = 512 << 20;
+const MOST_WAITING_BYTES: usize = if cfg!(test) { 1 << 20 } else { 512 << 20 };
+/// The paths of directories that have ended, and that names of their entries keep.
+const MOST_KEPT_PATH_BYTES: usize = 2 << 30;
 
 /// The overhead of a vector, on the heap and as a value.
-const HEAP_BYTES: usize = 48;
+pub(super) const HEAP_BYTES: usize = 48;
 
 #[derive(Default)]
 pub(super) struct Bounds {
     /// An estimate of the memory of folders, files and links that wait, and of a mirror's names.
     waiting_bytes: usize,
+    kept_path_bytes: usize,
     /// Entries without an answer.
     unanswered: usize,
 }
@@ -29,6 +32,13 @@ impl Bounds {
 
     pub fn release(&mut self, bytes: usize) {
         self.waiting_bytes -= bytes;
+    }
+
+    /// A directory is kept to the end of the copy.
+    pub fn keep_path(&mut self, bytes: usize) -> Result<(), Error> {
+        self.kept_path_bytes += bytes;
+        let is_bounded = self.kept_path_bytes <= MOST_KEPT_PATH_BYTES;
+        ensure(is_bounded, "too many directories have entries with several names")
     }
 
     /// An entry has come, while so many directories are open: the sender does not count these, and

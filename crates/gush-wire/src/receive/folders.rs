@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
 
 use gush_text::{in_brackets, mkdir_remedy, quote};
-use gush_tree::remote::{Failure, Folder, Names, Portrait};
+use gush_tree::remote::{Failure, Folder, Names, Portrait, Spared};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -23,6 +23,9 @@ const MOST_HELD: usize = 96;
 
 /// Each directory on the way holds its path.
 const MOST_PATH_BYTES: usize = 32 << 10;
+
+/// An estimate of the memory of an identity, in a record and in a set.
+const IDENTITY_BYTES: usize = 24;
 
 /// An estimate of the memory for a byte of a `.gitignore` once it is parsed.
 const IGNORED_BYTES: usize = 8;
@@ -150,7 +153,7 @@ impl Session {
         id: u64,
         above: u64,
         name: &OsStr,
-        (portrait, within): (Portrait, &[u64]),
+        (portrait, spared): (Portrait, Spared<'_>),
     ) -> Result<(), Error> {
         if self.shown.as_ref().is_some_and(|shown| !shown.is_recursive) {
             return Err(out_of_place("a directory"));
@@ -163,8 +166,8 @@ impl Session {
             }
             Some(folder) => self
                 .make_way((above, &folder), name, &portrait)
-                .and_then(|()| self.refuse_target(&folder, name, (identity, within)))
-                .and_then(|()| folder.enter(name, (portrait, within), &self.options))
+                .and_then(|()| self.refuse_target(&folder, name, (identity, spared.above)))
+                .and_then(|()| folder.enter(name, (portrait, spared), &self.options))
                 .map_err(Failure::from),
             None => Err(Failure::default()),
         };
@@ -184,6 +187,11 @@ impl Session {
             state.folders.targets.extend(folder.lineage().first());
         }
         state.bounds.take(waiting_bytes)?;
+        if self.options.mirror && above == BASE {
+            // To the end of the copy: links may keep the directory so long.
+            let identities = spared.above.len() + spared.mounted.len();
+            state.bounds.take(identities * IDENTITY_BYTES)?;
+        }
         let source = self.shown.as_ref().map(|shown| state.folders.source(shown, above, name));
         if let (Some(shown), Ok(folder), Some(source), BASE) =
             (&self.shown, &entered, &source, above)
@@ -311,10 +319,16 @@ impl Session {
                 });
                 let arrival = Arrival::directory(id, counted.above, &counted.name);
                 self.answer(&arrival, ended.map_err(Into::into));
-                self.lock().folders.hold(folder);
+                state = self.lock();
+                if Arc::strong_count(&folder) > 1 {
+                    let path_bytes = folder.shown_entry(OsStr::new("")).as_os_str().len();
+                    state.bounds.keep_path(path_bytes)?;
+                }
+                state.folders.hold(folder);
+            } else {
+                state = self.lock();
             }
             id = counted.above;
-            state = self.lock();
             self.count(&mut state, id, &counted.name)?;
         }
         Ok(())

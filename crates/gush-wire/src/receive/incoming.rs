@@ -1,11 +1,11 @@
 //! A regular file while its data comes, in ranges on any stream.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gush_text::{errno_text, noted};
+use gush_text::{errno_text, noted, quote};
 use gush_tree::Action;
 use gush_tree::remote::{Draft, Failure, Folder, Portrait};
 
@@ -54,6 +54,14 @@ struct Work {
     is_broken: bool,
 }
 
+/// Where not all data is.
+struct Unwritten {
+    shown: PathBuf,
+    /// Where the rest is kept.
+    partial: Option<PathBuf>,
+    errno: gush::Errno,
+}
+
 enum Stage {
     /// The file is made at its first data: many may be announced before.
     Announced(Portrait),
@@ -61,7 +69,7 @@ enum Stage {
     /// The file is not made: what is there stays.
     Stays(Ending),
     /// Some data was not written. Other streams may still write theirs.
-    Unwritten(PathBuf, gush::Errno),
+    Unwritten(Unwritten),
     Failed(Failure),
 }
 
@@ -214,7 +222,8 @@ impl Incoming {
             work.written_bytes += match written {
                 Ok(()) => length as u64,
                 Err(why) => {
-                    work.stage = Stage::Unwritten(draft.shown(), why.errno);
+                    let (shown, partial) = (draft.shown(), draft.shown_partial());
+                    work.stage = Stage::Unwritten(Unwritten { shown, partial, errno: why.errno });
                     why.written_bytes
                 }
             };
@@ -280,9 +289,8 @@ impl Incoming {
         drop(work);
         let draft = match stage {
             Stage::Begun(draft) => Arc::into_inner(draft),
-            Stage::Unwritten(shown, errno) => {
-                let why = unwritten(&shown, errno, written_bytes);
-                return session.end_entry(&arrival, None, Err(why));
+            Stage::Unwritten(why) => {
+                return session.end_entry(&arrival, None, Err(why.failure(written_bytes)));
             }
             Stage::Failed(why) => return session.end_entry(&arrival, None, Err(why)),
             Stage::Stays(ending) => {
@@ -309,15 +317,25 @@ impl Incoming {
     }
 }
 
-fn unwritten(shown: &Path, errno: gush::Errno, written_bytes: u64) -> Failure {
-    let (name, why) = (gush_text::quote::always(shown), errno_text(errno));
-    let after = format!("after {written_bytes} bytes");
-    let hint = gush::hint_for(gush::Side::Target, errno);
-    Failure {
-        text: format!("error writing {name}: {why}{}", noted(&after, hint)),
-        errno: Some(errno.raw_os_error()),
-        delivered_bytes: Some(written_bytes),
-        hint: hint.map(str::to_owned),
+impl Unwritten {
+    fn failure(self, written_bytes: u64) -> Failure {
+        let Self { shown, partial, errno } = self;
+        let (name, why) = (quote::always(&shown), errno_text(errno));
+        let after = format!("after {written_bytes} bytes");
+        let kept = partial.map(|partial| {
+            let partial = quote::always(&partial);
+            format!("{partial} keeps what has arrived, and the same command goes on with it")
+        });
+        let remedy = gush::hint_for(gush::Side::Target, errno).map(str::to_owned);
+        let hints: Vec<_> = kept.into_iter().chain(remedy).collect();
+        let hint = (!hints.is_empty()).then(|| hints.join("; "));
+        Failure {
+            text: format!("error writing {name}: {why}{}", noted(&after, hint.as_deref())),
+            what: "write failed on the target".into(),
+            errno: Some(errno.raw_os_error()),
+            delivered_bytes: Some(written_bytes),
+            hint,
+        }
     }
 }
 
@@ -328,7 +346,8 @@ fn verify(draft: &Draft, sent: Option<String>) -> Result<Option<gush::Digest>, g
         return Ok(Some(arrived));
     }
     let shown = draft.shown();
-    let name = gush_text::quote::always(&shown);
-    let text = format!("verification of {name} failed: blake3 {arrived} arrived, {sent} was sent");
-    Err(gush_tree::Error::reported(&shown, text))
+    let [text, what] = [format!("{} ", quote::always(&shown)), String::new()].map(|name| {
+        format!("verification of {name}failed: blake3 {arrived} arrived, {sent} was sent")
+    });
+    Err(gush_tree::Error::reported(&shown, Failure { text, what, ..Failure::default() }))
 }

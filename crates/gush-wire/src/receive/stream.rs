@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use gush_text::without_controls;
 use gush_tree::Update;
-use gush_tree::remote::{Folder, Portrait, Standing, Updated};
+use gush_tree::remote::{Failure, Folder, Linked, Portrait, Spared, Standing, Updated};
 use rustix::fs::FileType;
 
 use super::answers::{Arrival, Ending, Told};
+use super::bounds::HEAP_BYTES;
 use super::incoming::Incoming;
 use super::links::{First, Link};
 use super::session::{Session, out_of_place};
@@ -35,10 +36,11 @@ impl Session {
                     let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Invitation"))?;
                     shown.is_invited(self, token)?;
                 }
-                ToReceiver::Enter { id, folder, name, portrait, within } => {
+                ToReceiver::Enter { id, folder, name, portrait, within, mounted } => {
                     let name = self.directory_name(name, folder)?;
                     of_kind(&portrait, portrait.kind() == FileType::Directory)?;
-                    self.enter(id, folder, &name, (portrait, &within))?;
+                    let spared = Spared { above: &within, mounted: &mounted };
+                    self.enter(id, folder, &name, (portrait, spared))?;
                 }
                 ToReceiver::Ignore { lines } => self.ignore(&lines)?,
                 ToReceiver::Leave { id, .. } if id == BASE => return Err(out_of_place("Leave")),
@@ -72,9 +74,10 @@ impl Session {
                 ToReceiver::Link { id, folder, name, portrait, first } => {
                     let name = self.name(name, folder)?;
                     let above = self.folder(folder, true)?;
-                    above.iter().for_each(|above| above.takes(&name));
+                    self.takes(above.as_deref(), &name)?;
                     self.link(Link { id, folder, name, portrait }, first)?;
                 }
+                ToReceiver::Settle => self.settle_groups()?,
                 ToReceiver::Finish { entries } => {
                     self.shown.as_ref().map_or(Ok(()), Shown::end_announcements)?;
                     self.leave(BASE, entries, false)?;
@@ -102,8 +105,17 @@ impl Session {
         let may_be = |shown: &Shown| shown.may_be_other(&name, portrait.kind());
         ensure(folder != BASE || self.shown.as_ref().is_none_or(may_be), NOT_ASKED_FOR)?;
         let folder = self.folder(folder, is_first)?;
-        folder.iter().for_each(|folder| folder.takes(&name));
+        self.takes(folder.as_deref(), &name)?;
         Ok((name, folder))
+    }
+
+    /// The source has a name in a directory.
+    fn takes(&self, folder: Option<&Folder>, name: &OsStr) -> Result<(), Error> {
+        match folder.is_some_and(|folder| folder.takes(name)) {
+            // To the end of the copy: links may keep the directory so long.
+            true => self.lock().bounds.take(name.len() + HEAP_BYTES),
+            false => Ok(()),
+        }
     }
 
     /// Serves a further stream, which is told that it has joined, to its last record.
@@ -208,21 +220,11 @@ impl Session {
                 let is_asked = self.lock().compared.remove(&id) == Some((folder_id, name.clone()));
                 ensure(is_asked && (is_same || is_dry), "Compared is out of place")?;
                 let folder = folder.ok_or_else(|| out_of_place("Compared"))?;
-                let kept = match is_same {
-                    true => self.keep(&folder, &name, &portrait),
-                    false => Ok(None),
-                };
-                let ended = match kept {
-                    Ok(None) if is_dry => Ok(Ending::Made { is_complete: true }),
-                    Ok(None) => {
-                        self.reply_without_end(&ToSender::Wanted { id });
-                        return Ok(());
-                    }
-                    Ok(Some(ended)) => Ok(ended),
-                    Err(error) => Err(error),
-                };
                 let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
-                self.end_entry(&arrival, Some(&folder), ended)
+                match is_same {
+                    true => self.keep_or_want(&arrival, &folder, &portrait),
+                    false => self.answer_wanted(&arrival, &folder, &portrait),
+                }
             }
             _ => Err(out_of_place("a record")),
         }
@@ -255,23 +257,24 @@ impl Session {
         }
         match folder.decide(name, portrait, &self.options)? {
             Standing::Skip => Ok(Some(Ending::Skipped)),
-            Standing::Keep => self.keep(folder, name, portrait),
+            Standing::Keep => self.keep(folder, name, portrait, None),
             Standing::Copy | Standing::Compare => Ok(None),
         }
     }
 
     /// What is there counts as the copy, and gets the attributes that it lacks. `None` where it
-    /// must be copied, since it has other names.
-    fn keep(
+    /// must be copied, since it has other names than those of a `known` file.
+    pub fn keep(
         &self,
         folder: &Folder,
         name: &OsStr,
         portrait: &Portrait,
+        known: Option<Linked>,
     ) -> Result<Option<Ending>, gush_tree::Error> {
         if !self.options.updates_attributes() {
             return Ok(Some(Ending::Kept));
         }
-        let updated = folder.update(name, portrait, &self.options, &mut Told(self))?;
+        let updated = folder.update(name, portrait, &self.options, known, &mut Told(self))?;
         Ok(updated.map(|updated| match updated {
             Updated { is_complete: true, has_changed: false } => Ending::Kept,
             Updated { is_complete, .. } => Ending::Updated { is_complete },
@@ -285,19 +288,16 @@ impl Session {
         folder: &Arc<Folder>,
         portrait: &Portrait,
     ) -> Result<(), Error> {
-        let options = &self.options;
         let Arrival { id, folder: folder_id, name, .. } = *arrival;
-        let ended = match folder.decide(name, portrait, options) {
-            Ok(Standing::Copy) if options.dry_run => {
-                let made = self
-                    .make_way((folder_id, folder), name, portrait)
-                    .and_then(|()| folder.rehearse(name, portrait, options));
-                made.map(|()| Ending::Made { is_complete: true })
-            }
-            Ok(Standing::Copy) => {
-                self.reply_without_end(&ToSender::Wanted { id });
-                return Ok(());
-            }
+        if arrival.has_names {
+            self.lock().groups.goes_on();
+        }
+        let decided = match arrival.has_names {
+            true => folder.compare(name, portrait, &self.options),
+            false => folder.decide(name, portrait, &self.options),
+        };
+        let ended = match decided {
+            Ok(Standing::Copy) => return self.answer_wanted(arrival, folder, portrait),
             Ok(Standing::Compare) => match folder.digest(name) {
                 Ok(digest) => {
                     let digest = digest.to_string();
@@ -307,16 +307,52 @@ impl Session {
                 }
                 Err(error) => Err(error),
             },
-            Ok(Standing::Keep) => match self.keep(folder, name, portrait) {
-                Ok(None) => {
-                    self.reply_without_end(&ToSender::Wanted { id });
-                    return Ok(());
-                }
-                kept => kept.map(|kept| kept.unwrap_or(Ending::Kept)),
-            },
+            Ok(Standing::Keep) => return self.keep_or_want(arrival, folder, portrait),
             Ok(Standing::Skip) => Ok(Ending::Skipped),
             Err(error) => Err(error),
         };
+        self.end_entry(arrival, Some(folder), ended)
+    }
+
+    /// What is there counts as the copy, at once or when its names are known, or the file is asked
+    /// for.
+    fn keep_or_want(
+        &self,
+        arrival: &Arrival<'_>,
+        folder: &Arc<Folder>,
+        portrait: &Portrait,
+    ) -> Result<(), Error> {
+        let ended = match folder.other_names(arrival.name, portrait, &self.options) {
+            Ok(Some(file)) if arrival.has_names => {
+                return self.wait_for_names(arrival, folder, portrait, file);
+            }
+            Ok(Some(_)) => return self.answer_wanted(arrival, folder, portrait),
+            Ok(None) => self.keep(folder, arrival.name, portrait, None),
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(None) => self.answer_wanted(arrival, folder, portrait),
+            Ok(Some(ended)) => self.end_entry(arrival, Some(folder), Ok::<_, Failure>(ended)),
+            Err(error) => self.end_entry(arrival, Some(folder), Err(error)),
+        }
+    }
+
+    /// Asks for a file, or rehearses its copy.
+    pub fn answer_wanted(
+        &self,
+        arrival: &Arrival<'_>,
+        folder: &Arc<Folder>,
+        portrait: &Portrait,
+    ) -> Result<(), Error> {
+        let Arrival { id, folder: folder_id, name, .. } = *arrival;
+        if !self.options.dry_run {
+            self.reply_without_end(&ToSender::Wanted { id });
+            return Ok(());
+        }
+        let rehearsed = self
+            .make_way((folder_id, folder), name, portrait)
+            .and_then(|()| folder.rehearse(name, portrait, &self.options));
+        let ended = rehearsed.map(|()| Ending::Made { is_complete: true });
         self.end_entry(arrival, Some(folder), ended)
     }
 
@@ -349,4 +385,26 @@ fn failed_on(is_first: bool, error: Error) -> Error {
 
 fn of_kind(portrait: &Portrait, is_right: bool) -> Result<(), Error> {
     ensure(is_right, &format!("an entry has the mode {:o}", portrait.mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use gush_tree::CopyOptions;
+
+    use super::*;
+
+    #[test]
+    fn names_that_could_be_those_of_partial_files_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Folder::base(dir.path()).unwrap();
+        let output = Output::new(tempfile::tempfile().unwrap());
+        let session = Session::new(Arc::clone(&base), None, CopyOptions::default(), output, None);
+        let takes = |number: u32, end: &str| {
+            session.takes(Some(&base), OsStr::new(&format!(".{number}{end}"))).is_ok()
+        };
+        assert!((0..20_000).all(|number| takes(number, "gush-partial")));
+        // One that is known already takes no more.
+        assert!((0..20_000).all(|_| takes(0, ".gush-partial")));
+        assert!(!(0..20_000).all(|number| takes(number, ".gush-partial")));
+    }
 }

@@ -18,7 +18,7 @@ use crate::record::Streams;
 
 /// Sources of so many bytes are worth further streams: one of ssh needs more than a second for them
 /// at a round trip of 50 ms, about as long as another takes to log in.
-const MUCH_BYTES: u64 = 64 << 20;
+pub(super) const MUCH_BYTES: u64 = 64 << 20;
 
 /// What is opened ahead.
 #[derive(Default)]
@@ -95,6 +95,12 @@ impl Ahead {
     }
 }
 
+/// About how much of a file is sent: its holes are not.
+pub(super) fn data_bytes(stat: &Stat) -> u64 {
+    let [size, blocks] = [stat.st_size, stat.st_blocks.saturating_mul(512)];
+    u64::try_from(size.min(blocks)).unwrap_or(0)
+}
+
 /// How much the survey has seen.
 struct Seen<'a> {
     ahead: &'a Ahead,
@@ -105,8 +111,7 @@ impl Seen<'_> {
     /// Counts a file. An error ends the survey: it has seen enough, or nobody waits for it.
     fn adds(&mut self, stat: &Stat, path: &Path) -> Result<(), TreeError> {
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            let [size, blocks] = [stat.st_size, stat.st_blocks.saturating_mul(512)];
-            self.bytes += u64::try_from(size.min(blocks)).unwrap_or(0);
+            self.bytes += data_bytes(stat);
         }
         let goes_on = self.bytes < MUCH_BYTES && !self.ahead.is_over.load(Ordering::Relaxed);
         if goes_on { Ok(()) } else { Err(TreeError::reported(path, String::new())) }

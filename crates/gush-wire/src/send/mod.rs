@@ -337,6 +337,7 @@ impl<'a> Session<'a> {
         let mut state = self.lock();
         if state.is_full() {
             drop(state);
+            self.settle()?;
             stream.flush()?;
             state = self.lock();
         }
@@ -357,8 +358,17 @@ impl<'a> Session<'a> {
         Ok(id)
     }
 
+    /// The receiver is not to wait for further names before it answers.
+    fn settle(&self) -> Result<(), Error> {
+        match self.asks && self.options.updates_attributes() {
+            true => self.first.record(&ToReceiver::Settle).map(drop),
+            false => Ok(()),
+        }
+    }
+
     /// Waits until all that was sent is answered.
     fn wait_for_answers(&self) -> Result<(), Error> {
+        self.settle()?;
         self.first.flush()?;
         self.queue.drain();
         let mut state = self.lock();
@@ -407,6 +417,9 @@ impl<'a> Session<'a> {
 
     fn refuses(&self, source: &Path, target: &Path, why: impl Into<Failure>) {
         let mut why = why.into();
+        if why.what.is_empty() {
+            why.what.clone_from(&why.text);
+        }
         why.text = format!("{} {}", quote::always(source), why.text);
         self.fails(target, gush_tree::Error::reported(source, why));
     }
@@ -414,7 +427,7 @@ impl<'a> Session<'a> {
     fn fails_text(&self, source: &Path, target: &Path, what: &str, errno: Errno) {
         let text = format!("{what} {}: {}", quote::always(source), gush_text::errno_text(errno));
         let errno = Some(errno.raw_os_error());
-        let why = Failure { text, errno, ..Failure::default() };
+        let why = Failure { text, what: what.into(), errno, ..Failure::default() };
         self.fails(target, gush_tree::Error::reported(source, why));
     }
 

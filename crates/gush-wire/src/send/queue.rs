@@ -11,6 +11,7 @@ use gush_text::quote;
 use gush_tree::remote::{open_found, pin_found};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
+use super::ahead::{MUCH_BYTES, data_bytes};
 use super::outgoing::{Data, Outgoing};
 use crate::record::Token;
 
@@ -110,6 +111,16 @@ pub(super) enum Job {
     Invite(Token),
 }
 
+/// Is the first stream slower than the walk?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    Not,
+    /// Work waits for it at this moment.
+    Now,
+    /// So much is to be sent that it will be.
+    Much,
+}
+
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -136,6 +147,8 @@ struct State {
     /// Workers with a job.
     busy: usize,
     wants_room: bool,
+    /// What the files had that were added so far.
+    added_bytes: u64,
     /// Somebody waits for the last job to be done.
     is_draining: bool,
     is_closed: bool,
@@ -211,7 +224,16 @@ impl Queue {
 
     /// Adds files.
     pub fn put(&self, found: impl IntoIterator<Item = Found>) {
-        self.lock().found.extend(found.into_iter().map(Box::new));
+        let mut state = self.lock();
+        let before_bytes = state.added_bytes;
+        for found in found {
+            state.added_bytes += data_bytes(&found.stat);
+            state.found.push_back(Box::new(found));
+        }
+        if before_bytes < MUCH_BYTES && state.added_bytes >= MUCH_BYTES {
+            self.changed.notify_all();
+        }
+        drop(state);
         self.work.notify_all();
     }
 
@@ -329,13 +351,58 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for a time. Is there then work that no worker has taken? `None` at the end.
-    pub fn is_behind(&self, after: Duration) -> Option<bool> {
+    /// Waits for a time, or with `counts` until much was added. Is there then work that no worker
+    /// has taken, or that much? `None` at the end.
+    pub fn is_behind(&self, after: Duration, counts: bool) -> Option<Behind> {
+        let is_much = |state: &State| counts && state.added_bytes >= MUCH_BYTES;
         let state = self.lock();
         let (state, _) = self
             .changed
-            .wait_timeout_while(state, after, |state| !state.is_closed)
+            .wait_timeout_while(state, after, |state| !(state.is_closed || is_much(state)))
             .unwrap_or_else(PoisonError::into_inner);
-        (!state.is_closed).then(|| state.has_work())
+        (!state.is_closed).then(|| match state.has_work() {
+            _ if is_much(&state) => Behind::Much,
+            true => Behind::Now,
+            false => Behind::Not,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// For a test that hangs otherwise.
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn what_takes_long_to_send_is_known_before_it_has_waited() {
+        let dir = Arc::new(OwnedFd::from(tempfile::tempfile().unwrap()));
+        let mut stat = fs::fstat(&dir).unwrap();
+        let bytes = i64::try_from(MUCH_BYTES / 2).unwrap();
+        (stat.st_size, stat.st_blocks) = (bytes, bytes / 512);
+        let found = || Found {
+            id: 1,
+            place: Place { dir: Arc::clone(&dir), name: PathBuf::new() },
+            sent_as: OsString::new(),
+            stat,
+            path: PathBuf::new(),
+            target: PathBuf::new(),
+            folder: 0,
+            has_names: false,
+            below: None,
+        };
+        let queue = Queue::default();
+        queue.put([found()]);
+        assert_eq!(queue.is_behind(Duration::ZERO, true), Some(Behind::Now));
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(queue.is_behind(LONG, true), Some(Behind::Much)));
+            queue.put([found()]);
+        });
+        assert_eq!(queue.is_behind(Duration::ZERO, false), Some(Behind::Now));
+        queue.close();
+        assert_eq!(queue.is_behind(LONG, true), None);
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Session;
 use super::ahead::Ahead;
+use super::queue::Behind;
 use crate::error::Error;
 use crate::frame::{Input, Output};
 use crate::join::{self, Host};
@@ -120,9 +121,11 @@ fn falls_behind(session: &Session<'_>) -> bool {
     // Twice in a row: a queue is filled at the start in any case.
     let mut times_behind = 0;
     while times_behind < 2 && !session.ahead.is_some_and(Ahead::is_used) {
-        match session.queue.is_behind(BEHIND / 2) {
-            Some(true) => times_behind += 1,
-            Some(false) => times_behind = 0,
+        // Of what the receiver may have, it is not known what is sent.
+        match session.queue.is_behind(BEHIND / 2, !session.asks) {
+            Some(Behind::Much) => return true,
+            Some(Behind::Now) => times_behind += 1,
+            Some(Behind::Not) => times_behind = 0,
             None => return false,
         }
     }

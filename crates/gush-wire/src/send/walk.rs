@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gush_tree::remote::{Portrait, Visitor, lineage, open_found, walk};
+use gush_tree::remote::{Portrait, Visitor, lineage, mounted_below, open_found, walk};
 use gush_tree::{Action, Dereference, Naming, Place, Preserve};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
@@ -87,6 +87,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         }
         let session = self.session;
         self.put_batch();
+        session.settle()?;
         session.first.flush()?;
         session.queue.drain();
         session.lock().is_finishing = true;
@@ -345,8 +346,11 @@ impl<'s, 'e> Walk<'s, 'e> {
         let id = session.number(&session.first, path, target.clone(), Action::Directory, None)?;
         let (folder, name) = (self.folder().id, name.as_bytes().to_vec());
         let is_root = folder == BASE && session.options.mirror;
-        let within = if is_root { lineage(dir.as_fd()) } else { Vec::new() };
-        let mut record = ToReceiver::Enter { id, folder, name, portrait, within };
+        let (within, mounted) = match is_root {
+            true => (lineage(dir.as_fd()), mounted_below(dir.as_fd(), stat, session.options)),
+            false => Default::default(),
+        };
+        let mut record = ToReceiver::Enter { id, folder, name, portrait, within, mounted };
         if !session.first.record(&record)? {
             session.refuses(path, &target, TOO_MANY_ATTRIBUTES);
             // Its entries are copied all the same.

@@ -40,6 +40,11 @@ fn unread(error: &gush::Error) -> Failure {
     }
 }
 
+fn unreadable(why: Failure) -> Failure {
+    let what = "could not be read";
+    Failure { text: format!("{what}: {}", why.text), what: what.into(), ..why }
+}
+
 impl Session<'_> {
     /// Sends what is in the queue until it is closed.
     pub(super) fn work(&self, stream: &Stream) -> Result<(), Error> {
@@ -162,9 +167,7 @@ impl Session<'_> {
         let is_same = match gush::digest_of(&fd) {
             Ok(ours) => ours.to_string() == theirs,
             Err(error) => {
-                let mut why = unread(&error);
-                why.text = format!("could not be read: {}", why.text);
-                self.refuses(&found.path, &found.target, why);
+                self.refuses(&found.path, &found.target, unreadable(unread(&error)));
                 return self.give_up(stream, &found);
             }
         };
@@ -248,9 +251,7 @@ impl Session<'_> {
             Ok(bytes) => file.sent(bytes, false),
             Err(unsent) => {
                 if !file.is_broken() {
-                    let mut why = unsent.why;
-                    why.text = format!("could not be read: {}", why.text);
-                    self.refuses(&file.path, &file.target, why);
+                    self.refuses(&file.path, &file.target, unreadable(unsent.why));
                 }
                 file.sent(unsent.bytes, true)
             }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{remote, remote_with_mounts};
 use crate::common::cp::{fails, names, script, stderr, stdout};
-use crate::common::{noise, skipped};
+use crate::common::{nobody, noise, skipped};
 
 #[test]
 fn entries_that_fail_are_named_and_the_others_arrive() {
@@ -168,4 +168,39 @@ fn by_the_name_of_cp_no_other_machine_is_offered() {
     assert!(stderr(&output).contains("--rsh"), "{output:?}");
     assert_eq!(stdout(&output), "0\n");
     assert_eq!(names(dir.path()), ["a", "cp", "h:u"]);
+}
+
+/// Programs read the operation apart from the message, wherever it has failed.
+#[test]
+fn the_record_of_an_error_names_the_operation_alone() {
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    let why_not = "Permission denied";
+    for (copy, message) in [
+        ("./gush cp -rT s t", why_not),
+        ("$C -rT s h:t", why_not),
+        ("$C -rT h:s t", why_not),
+        ("./gush cp missing t", "No such file"),
+        ("$C missing h:t", "No such file"),
+        ("$C h:missing t", "No such file"),
+        ("./gush cp -r closed t2", why_not),
+        ("$C -r closed h:t2", why_not),
+        ("$C -r h:closed t2", why_not),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = remote(
+            dir.path(),
+            &format!(
+                "cp $G gush; mkdir s t closed t2; echo f >s/f; echo f >closed/f; chmod 0 closed/f; chmod 777 . t2
+                setpriv --reuid 65534 --regid 65534 --clear-groups {copy} --json | grep errno.:[12]"
+            ),
+        );
+        let said = stdout(&output);
+        let record: serde_json::Value = serde_json::from_str(&said).expect(&said);
+        let part = |name: &str| record["error"][name].as_str().unwrap().to_owned();
+        let (what, whole) = (part("what"), part("message"));
+        assert!(whole.contains(message) && whole.contains('\''), "{copy}: {said}");
+        assert!(what.starts_with("cannot ") && !what.contains([':', '\'']), "{copy}: {said}");
+    }
 }

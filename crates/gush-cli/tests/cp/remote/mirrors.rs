@@ -65,6 +65,39 @@ fn a_mirror_through_a_host_spares_a_source_that_is_mounted_from_its_target() {
     }
 }
 
+/// It is read as a part of the source, whichever name it has in the target.
+#[test]
+fn a_mirror_spares_what_is_mounted_in_its_source() {
+    for copy in ["$G cp -aT --delete s d", "$C -aT --delete s h:d", "$C -aT --delete h:s d"] {
+        for (of, options, spared, ended) in [
+            ("d/x", "", "d/other/s d/x/deep/g d/x/f", "1"),
+            ("d/x/deep", "", "d/other/s d/x/deep/g", "1"),
+            // The source has this directory, too, without what is in it.
+            ("d/other", "", "d/other/o d/other/s", "1"),
+            ("d/x", "--exclude /sub", "d/other/s", "0"),
+            // Nothing of the target is copied into itself, and what it has too much goes.
+            ("d", "--exclude /sub", "d/other/s", "0"),
+            ("d", "", "d/other/s", "1"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let output = remote_with_mounts(
+                dir.path(),
+                &format!(
+                    "mkdir -p s/other s/sub d/x/deep d/gone d/other; echo f >d/x/f; echo g >d/x/deep/g
+                    echo o >d/gone/o; echo o >d/other/o; echo s >s/other/s
+                    mount --bind {of} s/sub; {copy} {options}; echo $?; umount s/sub
+                    find d -path d/sub -prune -o -type f -print | sort | xargs"
+                ),
+            );
+            let Some(output) = output else { return };
+            let kept = format!("{ended}\n{spared}\n");
+            assert_eq!(stdout(&output), kept, "{copy} {options} {of}: {output:?}");
+            let is_named = stderr(&output).contains("is the source or holds the source");
+            assert_eq!(is_named, of != "d" && ended == "1", "{copy} {of}: {output:?}");
+        }
+    }
+}
+
 /// What a rule of `--update` keeps is not removed by a mirror; a device with another number is
 /// replaced.
 #[test]

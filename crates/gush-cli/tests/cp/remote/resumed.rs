@@ -1,6 +1,6 @@
 //! `--resume`: a copy that was cut goes on.
 
-use super::{remote, remote_succeeds};
+use super::{remote, remote_succeeds, remote_with_mounts};
 use crate::common::cp::{names, stderr, stdout};
 use crate::common::skipped;
 
@@ -108,4 +108,24 @@ fn a_copy_with_a_failed_entry_is_resumed_by_the_same_command() {
         return skipped("needs root, to become another user");
     }
     assert_eq!(stdout(&output), "1\n0\na\nb\np\n", "{output:?}");
+}
+
+/// The message names what is kept, and the same command goes on with it.
+#[test]
+fn a_full_disk_keeps_what_has_arrived_and_says_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote_with_mounts(
+        dir.path(),
+        "mount -t tmpfs -o size=8M none m; mkdir s; head -c 12M /dev/urandom >s/big
+        $C -aT --resume --json s h:m/t | grep -o '\"hint\":\"[^\"]*'; ls -A m/t
+        mount -o remount,size=32M m; $C -aT --resume s h:m/t; cmp s/big m/t/big && ls -A m/t",
+    );
+    let Some(output) = output else { return };
+    let hint = "'m/t/.big.gush-partial' keeps what has arrived, and the same command goes on with \
+                it; the target is full: free some";
+    let (said, out) = (stderr(&output), stdout(&output));
+    let start = "gush: cp: h: error writing 'm/t/big': No space left on device (after ";
+    assert!(said.starts_with(start) && said.contains(hint), "{said}");
+    assert!(out.starts_with(&format!("\"hint\":\"{hint}")), "{out}");
+    assert!(out.ends_with("\n.big.gush-partial\nbig\n"), "{out}");
 }

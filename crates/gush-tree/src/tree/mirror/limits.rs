@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::place::mount_of;
-use crate::remote::identity;
+use crate::remote::{identity, lineage};
 
 /// The limits of a mirror: the mount that the target is in, and the source.
 #[derive(Debug)]
@@ -18,13 +18,23 @@ pub(crate) struct Limits {
     device: u64,
     /// `None` if the kernel does not report it.
     mount: Option<u64>,
-    /// The [identities](crate::remote::Portrait::identity) of the source and of the directories
-    /// above it.
+    /// The [identities](crate::remote::Portrait::identity) of the source, of the directories above
+    /// it, and of those mounted in it.
     source: HashSet<u64>,
 }
 
 impl Limits {
-    pub(crate) fn new(target: BorrowedFd<'_>, stat: &Stat, source: HashSet<u64>) -> Self {
+    pub(crate) fn new(
+        target: BorrowedFd<'_>,
+        stat: &Stat,
+        mut source: HashSet<u64>,
+        mounted: &[u64],
+    ) -> Self {
+        if !mounted.is_empty() {
+            // The target itself may be mounted in the source, and is not copied there.
+            let above = lineage(target);
+            source.extend(mounted.iter().filter(|mounted| !above.contains(mounted)));
+        }
         Self { device: stat.st_dev, mount: mount(target), source }
     }
 

@@ -8,6 +8,7 @@
 mod aside;
 mod entries;
 mod limits;
+mod mounted;
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +25,7 @@ pub(crate) use entries::has;
 use entries::{Entries, TargetEntry, entries};
 pub(crate) use limits::Limits;
 use limits::Reason;
+pub use mounted::mounted_below;
 
 use super::dir;
 use super::path::TreePath;
@@ -437,7 +439,7 @@ mod tests {
         let mirror = Mirror {
             target: fd.as_fd(),
             source_has: &|_| Ok(false),
-            limits: &Limits::new(fd.as_fd(), &stat, HashSet::new()),
+            limits: &Limits::new(fd.as_fd(), &stat, HashSet::new(), &[]),
             is_in_source: false,
             is_dry: false,
             doubts: &|_| {},
