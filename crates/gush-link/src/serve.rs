@@ -27,7 +27,7 @@ use crate::session::{Arrival, EARLY_WARNINGS, Name, Other, Shared};
 use crate::settings::Settings;
 use crate::shared_end::SharedEnd;
 use crate::stop::{Cancellation, Stop};
-use crate::workers::{self, Balance, LoadGuard, Workers};
+use crate::workers::{self, Balance, LoadGuard, Seat, Workers};
 
 /// How long a handover may go on once the link drains.
 const LAST_GROUPS: Duration = Duration::from_secs(1);
@@ -204,6 +204,18 @@ async fn until<T>(stop: impl Future<Output = ()>, work: impl Future<Output = T>)
     }
 }
 
+/// As [`until`], but a result that is there at once counts, also after `stop`.
+async fn at_once_or_until<T>(
+    stop: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = stop => None,
+    }
+}
+
 /// Resolves when draining is wanted, or `accept-timeout` has passed since the last client came.
 async fn no_more_clients(shared: &Shared) {
     let late = async {
@@ -315,7 +327,8 @@ impl Acceptor {
                 Some(Some(place)) => place,
             };
             // Also during a handover, whose connections leave it their descriptors.
-            let client = match until(open.shared.stop.draining(), listener.admitted()).await {
+            let admitted = at_once_or_until(open.shared.stop.draining(), listener.admitted());
+            let client = match admitted.await {
                 None => break,
                 Some(Ok(client)) => client,
                 Some(Err(error)) => {
@@ -345,14 +358,21 @@ async fn serve_all(
     let threads = shared.settings.most_threads();
     let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
     let places = Arc::new(places);
-    let accepting = watch::Sender::new(Accepting::Goes);
+    let mut standing = match handover {
+        Some(handover) => handover.stand_by(&mut listener, &shared)?,
+        None => Standing::Apart,
+    };
+    let accepting = watch::Sender::new(match standing.accepts() {
+        true => Accepting::Goes,
+        false => Accepting::Rests,
+    });
     listener.limit_stays();
     listener.makes_room_while(places.are_short());
     let (until_closed, mut all_closed) = mpsc::channel::<Infallible>(1);
     let open = Arc::new(Open { shared: Arc::clone(&shared), _until_closed: until_closed });
     let mut workers = Workers::new(threads, &shared.stop);
-    let serve = |listener: &Listener, work, place, workers: &mut Workers| {
-        workers.serve(Client { work, _place: place, open: Arc::clone(&open) }, || {
+    let seat = |listener: &Listener, workers: &mut Workers| {
+        workers.seat(|| {
             // Two listeners pair their clients in the order of arrival at both.
             if let Other::Listener(..) = shared.other {
                 return None;
@@ -360,16 +380,19 @@ async fn serve_all(
             let (places, open) = (Arc::clone(&places), Arc::clone(&open));
             let (listener, accepting) = (listener.try_clone()?, accepting.subscribe());
             Some(Acceptor { listener, places, open, accepting })
-        });
+        })
     };
-    let mut standing = match handover {
-        Some(handover) => handover.stand_by(&mut listener, &shared)?,
-        None => Standing::Apart,
+    let serve_at = |seat, work, place, workers: &Workers| {
+        workers.serve(Client { work, _place: place, open: Arc::clone(&open) }, seat);
     };
-    let resume = |all: Vec<Resumed>, listener: &Listener, workers: &mut Workers| {
-        for resumed in all {
+    let serve = |listener: &Listener, work, place, workers: &mut Workers| {
+        let seat = seat(listener, workers);
+        serve_at(seat, work, place, workers);
+    };
+    let resume = |all: Vec<(Box<Resumed>, Seat)>, workers: &Workers| {
+        for (resumed, seat) in all {
             shared.ledger.resume(resumed.id, Arc::clone(&resumed.counts));
-            serve(listener, Work::Resume(Box::new(resumed)), places.free_now(), workers);
+            serve_at(seat, Work::Resume(resumed), places.free_now(), workers);
         }
     };
     let mut over = pin!(no_more_clients(&shared));
@@ -404,10 +427,17 @@ async fn serve_all(
             },
         };
         let taker = match event {
+            Event::Known(known) => {
+                known.place(|| seat(&listener, &mut workers));
+                continue;
+            }
             Event::Taken(taken) => {
-                let taken = taken.map(|all| resume(all, &listener, &mut workers));
+                let taken = taken.map(|all| resume(all, &workers));
                 match standing.end(taken, &mut listener, &shared) {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        let _ = accepting.send(Accepting::Goes);
+                        continue;
+                    }
                     Err(failure) => break Err(failure),
                 }
             }
@@ -434,15 +464,19 @@ async fn serve_all(
         let _ = accepting.send(Accepting::Goes);
     };
     // What comes until the running link has noticed belongs to this process.
-    if let Standing::Taking(_) = standing
-        && let Event::Taken(taken) = standing.event().await
-    {
-        let taken = taken.map(|all| resume(all, &listener, &mut workers));
-        drop(standing.end(taken, &mut listener, &shared));
+    while let Standing::Taking(_) = standing {
+        match standing.event().await {
+            Event::Known(known) => known.place(|| seat(&listener, &mut workers)),
+            Event::Taken(taken) => {
+                let taken = taken.map(|all| resume(all, &workers));
+                drop(standing.end(taken, &mut listener, &shared));
+            }
+            Event::Asked(_) => break,
+        }
     }
     // Accepted before a handover, it waits for descriptors.
     if listener.has_client() {
-        match until(shared.stop.draining(), accept(&mut listener)).await {
+        match at_once_or_until(shared.stop.draining(), accept(&mut listener)).await {
             Some(Ok(client)) => {
                 let work = Work::Serve(shared.arrived(client));
                 serve(&listener, work, places.free_now(), &mut workers);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::warn;
 
@@ -53,12 +53,14 @@ struct Worker {
 struct Load {
     clients: AtomicUsize,
     cancellation: Arc<Cancellation>,
+    runtime: Handle,
 }
 
 impl Load {
     /// The load of a thread without clients, whose runtime must be entered.
     fn new(stop: &Stop) -> Arc<Self> {
-        Arc::new(Self { clients: AtomicUsize::new(0), cancellation: Cancellation::of(stop) })
+        let (clients, cancellation) = (AtomicUsize::new(0), Cancellation::of(stop));
+        Arc::new(Self { clients, cancellation, runtime: Handle::current() })
     }
 
     fn clients(&self) -> usize {
@@ -75,9 +77,9 @@ impl Workers {
         Self { max_threads, stop: stop.clone(), own, others: Vec::new(), loads }
     }
 
-    /// Serves a client on the thread with the fewest clients, or on a new thread if all have some.
-    /// `acceptor` makes a new thread's acceptor.
-    pub fn serve(&mut self, client: Client, acceptor: impl FnOnce() -> Option<Acceptor>) {
+    /// A place for a client on the thread with the fewest clients, or on a new thread if all have
+    /// some. `acceptor` makes a new thread's acceptor.
+    pub fn seat(&mut self, acceptor: impl FnOnce() -> Option<Acceptor>) -> Seat {
         let fewest = self.others.iter().map(|worker| worker.load.clients()).min();
         let fewest = fewest.unwrap_or(usize::MAX).min(self.own.clients());
         // A thread costs descriptors and memory, so the next one starts only when all are busy.
@@ -86,8 +88,8 @@ impl Workers {
             let acceptor = if number < MAX_ACCEPTORS { acceptor() } else { None };
             match Worker::start(number, &self.stop, &self.loads, acceptor) {
                 Ok(worker) => {
-                    worker.serve(client);
-                    return self.others.push(worker);
+                    self.others.push(worker);
+                    return self.seat_on(Some(number - 1));
                 }
                 Err(error) => {
                     warn!("cannot start a further thread: {error}; serving with those running");
@@ -96,10 +98,25 @@ impl Workers {
                 }
             }
         }
-        match self.others.iter().find(|worker| worker.load.clients() == fewest) {
-            // The main thread is preferred: its client needs no wake-up across processors.
-            Some(worker) if self.own.clients() > fewest => worker.serve(client),
-            _ => drop(tokio::spawn(client.serve(LoadGuard::new(&self.own)))),
+        // The main thread is preferred: its client needs no wake-up across processors.
+        let is_busy = self.own.clients() > fewest;
+        let worker = self.others.iter().position(|worker| worker.load.clients() == fewest);
+        self.seat_on(worker.filter(|_| is_busy))
+    }
+
+    /// A place on one of the other threads, or on the main thread.
+    fn seat_on(&self, worker: Option<usize>) -> Seat {
+        let load = worker.map_or(&self.own, |worker| &self.others[worker].load);
+        Seat { worker, guard: LoadGuard::new(load) }
+    }
+
+    /// Serves a client at its place.
+    pub fn serve(&self, client: Client, seat: Seat) {
+        let Seat { worker, guard } = seat;
+        match worker {
+            // The receiving thread ends only once this sender is dropped.
+            Some(worker) => drop(self.others[worker].clients.send((client, guard))),
+            None => drop(tokio::spawn(client.serve(guard))),
         }
     }
 
@@ -142,10 +159,20 @@ impl Worker {
         loads.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&load));
         Ok(Self { load, clients, thread })
     }
+}
 
-    fn serve(&self, client: Client) {
-        // The receiving thread ends only once this sender is dropped.
-        let _ = self.clients.send((client, LoadGuard::new(&self.load)));
+/// A client's place on a thread.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// `None` on the main thread.
+    worker: Option<usize>,
+    guard: LoadGuard,
+}
+
+impl Seat {
+    /// Until the answer is dropped, descriptors are registered with the thread's runtime.
+    pub fn enter(&self) -> EnterGuard<'_> {
+        self.guard.0.runtime.enter()
     }
 }
 

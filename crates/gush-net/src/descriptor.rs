@@ -70,11 +70,11 @@ impl Descriptor {
         }
     }
 
-    /// The same for a connected TCP socket, which has room for the first bytes; with `has_bytes`
-    /// the peer's first ones have probably come.
-    pub(crate) fn of_tcp_socket(socket: OwnedFd, has_bytes: bool) -> Self {
+    /// The same for a connected TCP socket, which is read, and written, before epoll reports if it
+    /// is `hopeful`: probably bytes have come, or there is room.
+    pub(crate) fn of_tcp_socket(socket: OwnedFd, hopeful: [bool; 2]) -> Self {
         let mut tcp = Self::of_stream_socket(socket);
-        (tcp.is_tcp, tcp.hopeful) = (true, [AtomicBool::new(has_bytes), AtomicBool::new(true)]);
+        (tcp.is_tcp, tcp.hopeful) = (true, hopeful.map(AtomicBool::new));
         tcp
     }
 

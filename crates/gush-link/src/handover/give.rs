@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{SocketFlags, accept_with};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use tokio::io::Interest;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -49,6 +50,8 @@ struct Listeners {
     door: OwnedFd,
     clients: OwnedFd,
     metrics: Option<(String, OwnedFd)>,
+    /// Of this process, if the kernel has pidfds.
+    process: Option<OwnedFd>,
 }
 
 /// A new process that is ready to take over.
@@ -76,7 +79,8 @@ impl Giver {
             }
             None => (None, None),
         };
-        let listeners = Listeners { door, clients, metrics };
+        let process = pidfd_open(getpid(), PidfdFlags::empty()).ok();
+        let listeners = Listeners { door, clients, metrics, process };
         let (ready, takers) = mpsc::channel(1);
         let ends = Arc::new(Notify::new());
         let answers = answer(listeners, hello, Arc::clone(shared), ready, Arc::clone(&ends));
@@ -190,12 +194,16 @@ async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Resul
         return refuse(&wire, why).await;
     }
     if hello != *own {
-        let why = format!("the running link has the addresses {} {}", own.first, own.second);
+        let why = format!(
+            "the running link has the addresses {} {}: give this one the same, or another PATH",
+            own.first, own.second
+        );
         return refuse(&wire, why).await;
     }
     let place = listeners.metrics.as_ref().map(|(place, _)| place.clone());
     let metrics = listeners.metrics.as_ref().map(|(_, listener)| listener);
-    let given = borrowed([Some(&listeners.door), Some(&listeners.clients), metrics]);
+    let Listeners { door, clients, process, .. } = listeners;
+    let given = borrowed([Some(door), Some(clients), metrics, process.as_ref()]);
     let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, |open| open.count() as u64);
     wire.send(&Message::Listeners { metrics: place, descriptors }, &given).await?;
     match wire.receive().await?.0 {
@@ -216,15 +224,9 @@ async fn introduce(wire: &mut Wire, shared: &Shared) -> io::Result<HashSet<u64>>
     let mut known = HashSet::new();
     let Some(relays) = &shared.relays else { return Ok(known) };
     for ids in relays.ids().chunks(GROUP) {
-        let mut stopping = relays.ask(ids);
-        loop {
-            // Each stands still only until it is sent itself.
-            let paused = stopping.some().await;
-            if paused.is_empty() {
-                break;
-            }
-            introduction(paused.iter(), &mut known).send(wire).await?;
-        }
+        // Each stands still only until it is sent with its group.
+        let paused = relays.stop(ids).await;
+        introduction(paused.iter(), &mut known).send(wire).await?;
     }
     Ok(known)
 }
@@ -293,7 +295,7 @@ impl Taker {
         let paused = match &shared.relays {
             Some(relays) => {
                 relays.wait_for_openings(&shared.ledger).await;
-                relays.ask(&relays.ids()).all().await
+                relays.stop(&relays.ids()).await
             }
             None => Vec::new(),
         };

@@ -7,6 +7,8 @@
 //!  opens what it opens itself, then
 //!  Ready                                ->
 //!                                       <- Known: some connections, with their descriptors
+//!  registers them with the threads
+//!  that will serve them, and uses none
 //!                                       <- Known, and so on
 //!                                          accepts no more clients, stops all relays
 //!                                       <- States: of some connections
@@ -24,10 +26,11 @@
 //! down for reading, so that `Taken` is there already or cannot be sent.
 //!
 //! So a new process that dies on its way has used nothing, and nothing is lost; there is no moment
-//! at which a process that has not begun to serve owns a connection. Clients that come meanwhile
-//! wait in the queue of the listener, which both have, and none is refused. TLS, programs,
-//! terminals, pipes and connections in another phase than their relay stay with their process until
-//! they end.
+//! at which a process that has not begun to serve owns a connection. If the running link is killed,
+//! which its pidfd says for certain, the new one resets its connections and serves new clients.
+//! Clients that come meanwhile wait in the queue of the listener, which both have, and none is
+//! refused. TLS, programs, terminals, pipes and connections in another phase than their relay stay
+//! with their process until they end.
 
 mod give;
 mod relays;
@@ -42,8 +45,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gush_text::os_text;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tracing::warn;
 
 use crate::address::{Address, Kind, Opt};
 use crate::ends;
@@ -56,7 +60,7 @@ use crate::settings::Settings;
 use give::{Giver, Taker};
 pub(crate) use relays::{Entry, Relays, Request};
 use take::Taking;
-pub(crate) use take::{Resumed, Taken};
+pub(crate) use take::{Newcomers, Resumed, Taken, Untaken};
 use wire::{Hello, VERSION};
 
 /// Said with the reason.
@@ -166,8 +170,8 @@ impl Handover {
             return Ok(Standing::Giving(giver));
         };
         let name = open::keep_name(&path).map_err(|error| failure(&path, error))?;
-        let (door, taken) = taking.take(shared);
-        Ok(Standing::Taking(Incoming { path, hello, metrics, door, name, taken }))
+        let (door, events) = taking.take(shared);
+        Ok(Standing::Taking(Incoming { path, hello, metrics, door, name, events }))
     }
 }
 
@@ -187,11 +191,13 @@ pub(crate) struct Incoming {
     metrics: Option<Metrics>,
     door: OwnedFd,
     name: Option<Made>,
-    taken: oneshot::Receiver<Taken>,
+    events: mpsc::Receiver<Event>,
 }
 
 /// What happens in handovers while a link serves.
 pub(crate) enum Event {
+    /// The running link names connections.
+    Known(Newcomers),
     Taken(Taken),
     /// A new process is ready.
     Asked(Taker),
@@ -208,10 +214,10 @@ impl Standing {
         match self {
             Self::Apart => pending().await,
             Self::Giving(giver) => Event::Asked(giver.asked().await),
-            Self::Taking(Incoming { taken, .. }) => {
+            Self::Taking(Incoming { events, .. }) => {
                 // A task that ends without a message has panicked before it took anything.
-                let ended = |_| Err(io::Error::other("the handover was given up"));
-                Event::Taken(taken.await.unwrap_or_else(ended))
+                let ended = || Event::Taken(Err(io::Error::other("it was given up").into()));
+                events.recv().await.unwrap_or_else(ended)
             }
         }
     }
@@ -228,16 +234,26 @@ impl Standing {
     /// next one.
     ///
     /// # Errors
-    /// The running link has them still.
+    /// The running link has them still, or had them until it ended.
     pub fn end(
         &mut self,
-        all: io::Result<()>,
+        all: Result<(), Untaken>,
         listener: &mut Listener,
         shared: &Arc<Shared>,
     ) -> Result<(), Failure> {
         let Self::Taking(incoming) = std::mem::replace(self, Self::Apart) else { return Ok(()) };
         let Incoming { path, hello, metrics, door, mut name, .. } = incoming;
-        all.map_err(|error| failure(&path, error))?;
+        if let Err(Untaken { error, is_abandoned }) = all {
+            // One that ends by itself removes the names.
+            if !(is_abandoned && name.as_ref().is_some_and(Made::is_there)) {
+                return Err(failure(&path, error));
+            }
+            warn!(
+                "handover at {}: the running link was killed, with its connections; this one \
+                 serves new clients",
+                path.display()
+            );
+        }
         name.iter_mut().for_each(Made::own);
         listener.own_name();
         let clients = listener.descriptor().map_err(|error| failure(&path, error))?;

@@ -1,16 +1,16 @@
 //! The relays of a link, which stop while they are handed over.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gush_net::within;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::wire::GROUP;
 use crate::connection::Relaying;
 use crate::ledger::Ledger;
 use crate::session::Names;
@@ -18,8 +18,8 @@ use crate::session::Names;
 /// How long connections that are being opened may take to reach their relay. No relay is paused
 /// meanwhile, and clients wait in the queue of the listener.
 const OPENING: Duration = Duration::from_millis(50);
-/// How long the next relay may take to stop, on a machine with too much to do for example. Those
-/// that are later stay.
+/// How long no relay may stop that was asked to, on a machine with too much to do for example.
+/// Those that are later stay.
 const STOPPING: Duration = Duration::from_secs(1);
 
 /// The relays that can move, by the number of their connection.
@@ -35,10 +35,14 @@ pub(crate) struct Entry<'a> {
 
 /// Asks a relay to stop.
 #[derive(Clone)]
-pub(crate) struct Request(UnboundedSender<Paused>);
+pub(crate) struct Request {
+    stopped: Arc<Mutex<Stopped>>,
+    /// No message is ever sent: the channel closes when no relay has a request.
+    _asked: mpsc::Sender<Infallible>,
+}
 
-/// Relays that were asked to stop.
-pub(super) struct Stopping(UnboundedReceiver<Paused>);
+/// Those that have stopped so far; none is taken once nobody waits for them.
+type Stopped = Option<Vec<Paused>>;
 
 /// A connection whose relay has stopped. Dropped, it goes on in this process.
 pub(super) struct Paused {
@@ -65,14 +69,30 @@ impl Relays {
         self.all().keys().copied().collect()
     }
 
-    /// Asks the relays with these numbers to stop, and returns each as it does.
-    pub(super) fn ask(&self, ids: &[u64]) -> Stopping {
-        let (asks, stopped) = unbounded_channel();
-        let request = Request(asks);
-        let all = self.all();
-        // A relay that ends meanwhile drops its request.
-        ids.iter().filter_map(|id| all.get(id)).for_each(|relay| drop(relay.send(request.clone())));
-        Stopping(stopped)
+    /// Asks the relays with these numbers to stop. Returns those that have, once all have or the
+    /// rest is late, and goes on then.
+    pub(super) async fn stop(&self, ids: &[u64]) -> Vec<Paused> {
+        let (sender, mut asked) = mpsc::channel(1);
+        let stopped = Arc::new(Mutex::new(Some(Vec::with_capacity(ids.len()))));
+        let request = Request { stopped: Arc::clone(&stopped), _asked: sender };
+        {
+            let all = self.all();
+            // A relay that ends meanwhile drops its request.
+            let asked = ids.iter().filter_map(|id| all.get(id));
+            asked.for_each(|relay| drop(relay.send(request.clone())));
+        }
+        drop(request);
+        let stopped = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        // Woken once, and not by each.
+        while within(STOPPING, asked.recv()).await.is_err() {
+            let now = stopped().as_ref().map_or(0, Vec::len);
+            if std::mem::replace(&mut count, now) == now {
+                break;
+            }
+        }
+        let paused = stopped().take();
+        paused.unwrap_or_default()
     }
 
     /// Waits a moment if connections are being opened.
@@ -80,26 +100,6 @@ impl Relays {
         let until = Instant::now() + OPENING;
         while (self.all().len() as u64) < ledger.active() && Instant::now() < until {
             sleep(Duration::from_millis(1)).await;
-        }
-    }
-}
-
-impl Stopping {
-    /// Those that have stopped by now, one at least; none once all have, or are late: these find
-    /// nobody, and go on.
-    pub async fn some(&mut self) -> Vec<Paused> {
-        let mut paused = Vec::new();
-        let _ = within(STOPPING, self.0.recv_many(&mut paused, GROUP)).await;
-        paused
-    }
-
-    pub async fn all(mut self) -> Vec<Paused> {
-        let mut paused = Vec::new();
-        loop {
-            match self.some().await {
-                some if some.is_empty() => return paused,
-                some => paused.extend(some),
-            }
         }
     }
 }
@@ -130,10 +130,16 @@ impl Request {
         relaying: Box<Relaying>,
     ) -> Option<Box<Relaying>> {
         let (back, stays) = oneshot::channel();
-        let relaying = Some((relaying, back));
-        // A refused one is dropped, and comes back.
-        let _ = self.0.send(Paused { id, names, began, relaying });
-        drop(self);
+        let paused = Paused { id, names, began, relaying: Some((relaying, back)) };
+        // One that is late is dropped, and comes back.
+        let late = match &mut *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(stopped) => {
+                stopped.push(paused);
+                None
+            }
+            None => Some(paused),
+        };
+        drop((late, self));
         stays.await.ok()
     }
 }

@@ -5,24 +5,36 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gush_net::{ByteCounts, Conduit, Relay};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use tokio::sync::oneshot;
+use tokio::io::Interest;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
 
-use super::wire::{Hello, Known, Message, State, Wire, unexpected, unless};
+use super::Event;
+use super::wire::{Hello, Known, Message, State, Wire, is_gone, unexpected, unless};
 use crate::connection::{Directions, Relaying};
 use crate::open::{self, End, Peer};
 use crate::session::{Name, Names, Shared};
+use crate::watch::watch;
+use crate::workers::Seat;
 
 /// Descriptors of a new process beyond those of the running link: its threads may be more.
 const SPARE: u64 = 16;
+/// How long a process whose descriptors are closed may take to end.
+const DYING: Duration = Duration::from_secs(1);
+/// The pause before a link that was killed as it was asked is asked again: its socket may still be
+/// open.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A handover that a running link has agreed to.
 pub(super) struct Taking {
     wire: Wire,
+    /// Readable once the running link has ended (pidfd_open(2)); none of one that sends none.
+    process: Option<OwnedFd>,
     /// The listener of this protocol.
     pub door: OwnedFd,
     pub listener: Arc<OwnedFd>,
@@ -33,6 +45,16 @@ pub(super) struct Taking {
 impl Taking {
     /// Asks the link that listens at `path`; `None` if none does.
     pub async fn begin(path: &Path, hello: &Hello) -> io::Result<Option<Self>> {
+        match Self::ask(path, hello).await {
+            Err(error) if is_gone(&error) => {
+                sleep(AGAIN).await;
+                Self::ask(path, hello).await
+            }
+            asked => asked,
+        }
+    }
+
+    async fn ask(path: &Path, hello: &Hello) -> io::Result<Option<Self>> {
         let socket = match open::connect_packets(path) {
             Ok(socket) => socket,
             Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
@@ -65,46 +87,96 @@ impl Taking {
         let (Some(door), Some(listener)) = (descriptors.next(), descriptors.next()) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let metrics = place.zip(descriptors.next());
-        Ok(Some(Self { wire, door, listener: Arc::new(listener), metrics }))
+        let metrics = place.and_then(|place| Some((place, descriptors.next()?)));
+        let process = descriptors.next();
+        Ok(Some(Self { wire, process, door, listener: Arc::new(listener), metrics }))
     }
 
     /// Takes over all that the running link has, unless `stop` drains this link first.
-    pub fn take(self, shared: &Arc<Shared>) -> (OwnedFd, oneshot::Receiver<Taken>) {
-        let Self { mut wire, door, .. } = self;
-        let (sender, taken) = oneshot::channel();
+    pub fn take(self, shared: &Arc<Shared>) -> (OwnedFd, mpsc::Receiver<Event>) {
+        let Self { mut wire, process, door, .. } = self;
+        let (events, happens) = mpsc::channel(1);
         let shared = Arc::clone(shared);
         tokio::spawn(async move {
-            let all = take_all(&mut wire, &shared).await;
+            let mut received = Received::default();
+            let taken = match take_all(&mut wire, &shared, &mut received, &events).await {
+                Ok(()) => Ok(received.all),
+                Err(error) if is_gone(&error) && has_ended(process).await => {
+                    received.reset();
+                    Err(Untaken { error, is_abandoned: true })
+                }
+                Err(error) => Err(error.into()),
+            };
             // The link waits for this message.
-            let _ = sender.send(all);
+            let _ = events.send(Event::Taken(taken)).await;
         });
-        (door, taken)
+        (door, happens)
     }
 }
 
-async fn take_all(wire: &mut Wire, shared: &Shared) -> Taken {
-    let (all, last_id) = unless(shared.stop.draining(), receive_all(wire, shared)).await?;
-    wire.send(&Message::Taken, &[]).await?;
-    // Not before: dropped, those of the running link would end. It may hang, and keep them.
-    all.iter().for_each(|one| one.relaying.set_shared(true));
-    shared.ledger.begin_after(last_id);
-    Ok(all)
+/// Does the running link end, whose descriptors are closed?
+async fn has_ended(process: Option<OwnedFd>) -> bool {
+    let Some(process) = process.and_then(|process| watch(process, Interest::READABLE).ok()) else {
+        return false;
+    };
+    timeout(DYING, process.readable()).await.is_ok_and(|ended| ended.is_ok())
 }
 
-/// All connections, and the last number.
-async fn receive_all(wire: &mut Wire, shared: &Shared) -> io::Result<(Vec<Resumed>, u64)> {
+/// Connections of the running link.
+#[derive(Default)]
+struct Received {
+    /// Which are relayed there.
+    known: HashMap<u64, Introduced>,
+    /// Which stand still.
+    all: Vec<(Box<Resumed>, Seat)>,
+}
+
+impl Received {
+    /// Resets them: their process has ended, and the rest of their data is lost.
+    fn reset(self) {
+        let known = self.known.values().flat_map(|one| &one.ends);
+        let all = self.all.iter().flat_map(|(one, _)| [&one.relaying.first, &one.relaying.second]);
+        known.chain(all).for_each(|end| end.conduit.reset_on_close());
+    }
+}
+
+async fn take_all(
+    wire: &mut Wire,
+    shared: &Shared,
+    received: &mut Received,
+    events: &mpsc::Sender<Event>,
+) -> io::Result<()> {
+    let last_id = receive_all(wire, shared, received, events);
+    let last_id = unless(shared.stop.draining(), last_id).await?;
+    wire.send(&Message::Taken, &[]).await?;
+    // Not before: dropped, those of the running link would end. It may hang, and keep them.
+    received.all.iter().for_each(|(one, _)| one.relaying.set_shared(true));
+    shared.ledger.begin_after(last_id);
+    Ok(())
+}
+
+/// Receives all connections, and returns the last number.
+async fn receive_all(
+    wire: &mut Wire,
+    shared: &Shared,
+    Received { known, all }: &mut Received,
+    events: &mpsc::Sender<Event>,
+) -> io::Result<u64> {
     wire.send(&Message::Ready, &[]).await?;
-    let (mut known, mut all) = (HashMap::new(), Vec::new());
     loop {
         let (message, descriptors) = wire.receive().await?;
         let mut descriptors = descriptors.into_iter();
         match message {
             Message::Known(connections) => {
-                known.reserve(connections.len());
-                for connection in connections {
-                    known.insert(connection.id, introduced(connection, &mut descriptors, shared)?);
-                }
+                let introduced = connections
+                    .into_iter()
+                    .map(|connection| introduced(connection, &mut descriptors, shared))
+                    .collect::<io::Result<_>>()?;
+                let (placed, placing) = oneshot::channel();
+                // The link waits for events.
+                let _ = events.send(Event::Known(Newcomers { introduced, placed })).await;
+                let placed = placing.await.map_err(io::Error::other)??;
+                known.extend(placed.into_iter().map(|connection| (connection.id, connection)));
             }
             Message::States(states) => {
                 for state in states {
@@ -115,14 +187,27 @@ async fn receive_all(wire: &mut Wire, shared: &Shared) -> io::Result<(Vec<Resume
                     all.push(resumed(connection, state, &mut descriptors, hands, shared)?);
                 }
             }
-            Message::All { last_id } => return Ok((all, last_id)),
+            Message::All { last_id } => return Ok(last_id),
             other => return Err(unexpected(&other)),
         }
     }
 }
 
 /// The connections of a running link that now belong to this one.
-pub(crate) type Taken = io::Result<Vec<Resumed>>;
+pub(crate) type Taken = Result<Vec<(Box<Resumed>, Seat)>, Untaken>;
+
+/// Why nothing belongs to this link.
+pub(crate) struct Untaken {
+    pub error: io::Error,
+    /// Nothing is the running link's either: its process has ended.
+    pub is_abandoned: bool,
+}
+
+impl From<io::Error> for Untaken {
+    fn from(error: io::Error) -> Self {
+        Self { error, is_abandoned: false }
+    }
+}
 
 /// A connection of another process, to go on here.
 pub(crate) struct Resumed {
@@ -135,10 +220,41 @@ pub(crate) struct Resumed {
 
 /// A connection that is the running link's still.
 struct Introduced {
+    id: u64,
     names: Names,
     began: Instant,
     directions: Directions,
     ends: [Box<End>; 2],
+    /// Where it will be served, with whose runtime its descriptors are registered.
+    seat: Option<Seat>,
+}
+
+impl Introduced {
+    fn sit(&mut self, seat: Seat) -> io::Result<()> {
+        let entered = seat.enter();
+        for end in &mut self.ends {
+            end.conduit.register()?;
+        }
+        drop(entered);
+        self.seat = Some(seat);
+        Ok(())
+    }
+}
+
+/// Connections of the running link that get their places: what can be done for them before they
+/// stand still.
+pub(crate) struct Newcomers {
+    introduced: Vec<Introduced>,
+    placed: oneshot::Sender<io::Result<Vec<Introduced>>>,
+}
+
+impl Newcomers {
+    pub fn place(self, mut seat: impl FnMut() -> Seat) {
+        let Self { mut introduced, placed } = self;
+        let sat = introduced.iter_mut().try_for_each(|one| one.sit(seat()));
+        // The handover may have ended.
+        let _ = placed.send(sat.map(|()| introduced));
+    }
 }
 
 fn introduced(
@@ -146,7 +262,7 @@ fn introduced(
     descriptors: &mut impl Iterator<Item = OwnedFd>,
     shared: &Shared,
 ) -> io::Result<Introduced> {
-    let Known { client, other, age, directions, parts, .. } = known;
+    let Known { id, client, other, age, directions, parts } = known;
     let [a, b] = parts.map(|parts| {
         let mut next = || descriptors.next().ok_or_else(missing);
         let parts = parts.into_iter().map(|part| Ok((part, next()?)));
@@ -157,7 +273,7 @@ fn introduced(
     let (first_name, second_name) = shared.in_order(&names.client, &names.other);
     let ends = [end(a?, first_name), end(b?, second_name)];
     let began = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
-    Ok(Introduced { names, began, directions, ends })
+    Ok(Introduced { id, names, began, directions, ends, seat: None })
 }
 
 fn resumed(
@@ -166,9 +282,9 @@ fn resumed(
     descriptors: &mut impl Iterator<Item = OwnedFd>,
     hands: [Vec<u8>; 2],
     shared: &Shared,
-) -> io::Result<Resumed> {
-    let Introduced { names, began, directions, ends: [first, second] } = introduced;
-    let State { id, relay: mut state, .. } = state;
+) -> io::Result<(Box<Resumed>, Seat)> {
+    let Introduced { id, names, began, directions, ends: [first, second], seat } = introduced;
+    let mut state = state.relay;
     let mut pipes = [None, None];
     for ((pipe, direction), hand) in pipes.iter_mut().zip(&mut state.directions).zip(hands) {
         direction.hand = hand;
@@ -182,7 +298,8 @@ fn resumed(
     let options = shared.settings.relay(id, Arc::clone(&counts)).close_sends_last_fin();
     let relay = Relay::carry_on(&options, state, pipes, [&first.conduit, &second.conduit])?;
     let relaying = Relaying { first, second, relay, directions, has_datagrams: false };
-    Ok(Resumed { id, names, counts, began, relaying: Box::new(relaying) })
+    let resumed = Resumed { id, names, counts, began, relaying: Box::new(relaying) };
+    Ok((Box::new(resumed), seat.ok_or_else(missing)?))
 }
 
 fn missing() -> io::Error {

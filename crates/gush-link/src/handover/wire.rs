@@ -49,7 +49,7 @@ pub(super) enum Message {
     /// With a reason for the user.
     Refused(String),
     /// With the listener of this protocol, that of the clients, and that of the metrics, if they
-    /// are served at the place named here.
+    /// are served at the place named here; then a pidfd of the running link.
     Listeners {
         metrics: Option<String>,
         /// How many descriptors the running link has open.
@@ -236,6 +236,12 @@ pub(super) async fn unless<T>(
         () = stop => Err(io::Error::new(io::ErrorKind::Interrupted, "ended by a signal")),
         done = work => done,
     }
+}
+
+/// Has the other process closed its socket?
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// The error of a message that is not the one due.

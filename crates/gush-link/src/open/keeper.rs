@@ -59,6 +59,14 @@ impl Made {
         self.is_kept = false;
     }
 
+    /// Does the name lead to this file?
+    pub fn is_there(&self) -> bool {
+        fstat(&self.held).is_ok_and(|made| {
+            let now = self.path.symlink_metadata();
+            now.is_ok_and(|now| (now.dev(), now.ino()) == (made.st_dev, made.st_ino))
+        })
+    }
+
     /// Leaves the name to another process.
     pub fn keep(self) {
         // The descriptor is closed with the process, which ends soon.
@@ -72,11 +80,9 @@ impl Drop for Made {
             return;
         }
         // Another process may have replaced the file.
-        let is_ours = fstat(&self.held).is_ok_and(|made| {
-            let now = self.path.symlink_metadata();
-            now.is_ok_and(|now| (now.dev(), now.ino()) == (made.st_dev, made.st_ino))
-        });
-        if is_ours && let Err(error) = std::fs::remove_file(&self.path) {
+        if self.is_there()
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
             tracing::warn!("{}: cannot be removed: {error}", self.path.display());
         }
     }

@@ -93,14 +93,14 @@ impl Conduit {
     /// ```
     #[must_use]
     pub fn of_accepted_tcp(socket: OwnedFd) -> Self {
-        Self::joint(Descriptor::of_tcp_socket(socket, true))
+        Self::joint(Descriptor::of_tcp_socket(socket, [true; 2]))
     }
 
     /// As [`Conduit::of_accepted_tcp`], for a connection made from here: the peer probably sends
     /// nothing before the first request.
     #[must_use]
     pub fn of_connected_tcp(socket: OwnedFd) -> Self {
-        Self::joint(Descriptor::of_tcp_socket(socket, false))
+        Self::joint(Descriptor::of_tcp_socket(socket, [false, true]))
     }
 
     fn joint(descriptor: Descriptor) -> Self {
@@ -306,7 +306,7 @@ impl Conduit {
         let mut halves = [None, None];
         for (Part { reads, writes, is_tcp }, fd) in parts {
             let half = Half::Fd(match is_tcp {
-                true => Descriptor::of_tcp_socket(fd, true),
+                true => Descriptor::of_tcp_socket(fd, [false; 2]),
                 false => Descriptor::new(fd)?,
             });
             match (reads, writes) {
@@ -317,6 +317,19 @@ impl Conduit {
         }
         let [read, write] = halves;
         Ok(Self(Halves::apart(read, write)))
+    }
+
+    /// Registers the descriptors with the current runtime, as the first relay on it would do.
+    ///
+    /// # Errors
+    /// The error of epoll_ctl(2), or that there is no runtime.
+    pub fn register(&mut self) -> io::Result<()> {
+        for half in self.0.each_mut() {
+            if let Half::Fd(descriptor) = half {
+                descriptor.register()?;
+            }
+        }
+        Ok(())
     }
 
     /// Says whether another process has copies of the descriptors ([`parts`](Self::parts)), which
