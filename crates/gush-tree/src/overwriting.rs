@@ -151,10 +151,7 @@ impl Job<'_> {
         match stays {
             true if !self.lacks_attributes(existing)? => Ok(Decision::KeepNewer(*existing)),
             // The other names of a file show its attributes, too.
-            true if existing.st_nlink == 1
-                || !(options.atomic || self.goes_first(existing))
-                || self.common.writers.has_all_names(source_stat, existing) =>
-            {
+            true if existing.st_nlink == 1 || !(options.atomic || self.goes_first(existing)) => {
                 Ok(Decision::Update(*existing))
             }
             _ => self.make_room(existing, events).map(Decision::Copy),

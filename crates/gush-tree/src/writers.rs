@@ -6,16 +6,12 @@
 //! promise equality, a file that holds a copy is claimed, and not written by another name.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
 use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FileType, Stat};
 
 use crate::place::{FileId, kind};
-
-/// A name in the target: its directory, to which several paths may lead, and the name there.
-pub(crate) type Name = (FileId, OsString);
 
 /// The existing files that are being written into.
 #[derive(Debug, Default)]
@@ -30,8 +26,6 @@ struct InUse {
     busy: HashSet<FileId>,
     waiting: usize,
     claimed: FileSet,
-    /// The names by which a source leads to a target that has several and lacks its attributes.
-    names: HashMap<(FileId, FileId), HashSet<Name>>,
 }
 
 /// A set of files. One inode number is most often near another: a bit for each of 64 takes a tenth
@@ -133,19 +127,6 @@ impl Writers {
     pub(crate) fn claim_new(&self, file: FileId) -> Claim<'_> {
         self.state().claimed.insert(file);
         Claim { writers: self, file }
-    }
-
-    /// A name of a source leads to a target with several names.
-    pub(crate) fn found_name(&self, source: &Stat, target: &Stat, name: Name) {
-        let key = (FileId::of(source), FileId::of(target));
-        self.state().names.entry(key).or_default().insert(name);
-    }
-
-    /// Are all names of a target those of one source?
-    pub(crate) fn has_all_names(&self, source: &Stat, target: &Stat) -> bool {
-        let key = (FileId::of(source), FileId::of(target));
-        let count = self.state().names.get(&key).map_or(0, HashSet::len);
-        usize::try_from(target.st_nlink) == Ok(count)
     }
 
     pub(crate) fn is_claimed(&self, file: FileId) -> bool {

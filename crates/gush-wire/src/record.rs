@@ -321,8 +321,6 @@ pub enum ToReceiver {
         /// Both sides have the same bytes. If not, and the copy is real, the file comes instead.
         is_same: bool,
     },
-    /// The sender waits for answers: no answer waits for further names of a file.
-    Settle,
     /// A regular file. Data follows, then its `End`.
     File {
         /// The number by which it is answered.

@@ -1,6 +1,6 @@
 //! What becomes of an entry of the source, as the file that has its name in the target decides.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 
@@ -8,7 +8,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::folder::Folder;
-use super::portrait::{Portrait, identity};
+use super::portrait::Portrait;
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::pin;
@@ -16,7 +16,7 @@ use crate::metadata::kept::Updated;
 use crate::metadata::{Handle, Transfer};
 use crate::options::CopyOptions;
 use crate::overwriting::{Standing, standing};
-use crate::place::{FileId, Place, kind};
+use crate::place::{Place, kind};
 use crate::{links, open};
 
 impl Folder {
@@ -65,7 +65,8 @@ impl Folder {
         })
     }
 
-    /// As [`compare`](Self::compare), and copies what has [other names](Self::other_names).
+    /// As [`compare`](Self::compare), and copies what has several names, all of which would show
+    /// the attributes that it lacks.
     ///
     /// # Errors
     /// As [`compare`](Self::compare), and when the file cannot be looked at.
@@ -77,47 +78,17 @@ impl Folder {
     ) -> Result<Standing, Error> {
         let standing = self.compare(name, portrait, options)?;
         let stays = matches!(standing, Standing::Keep | Standing::Compare);
-        match stays && self.other_names(name, portrait, options)?.is_some() {
+        if !stays || !options.updates_attributes() {
+            return Ok(standing);
+        }
+        match self.with_kept(name, portrait, options, lacks_for_other_names)? {
             true => Ok(Standing::Copy),
             false => Ok(standing),
         }
     }
 
-    /// The file with a name, if it stays with several names, all of which would show the attributes
-    /// that it lacks.
-    ///
-    /// # Errors
-    /// When the file cannot be looked at.
-    pub fn other_names(
-        &self,
-        name: &OsStr,
-        portrait: &Portrait,
-        options: &CopyOptions,
-    ) -> Result<Option<Linked>, Error> {
-        match options.updates_attributes() {
-            true => self.with_kept(name, portrait, options, |transfer, there| {
-                lacks_for_other_names(transfer, there).then(|| Linked::of(there))
-            }),
-            false => Ok(None),
-        }
-    }
-
-    /// The file that has a name, if it has several.
-    #[must_use]
-    pub fn linked(&self, name: &OsStr) -> Option<Linked> {
-        let there = self.with(name, |place| Ok(place.stat(false))).ok()?.ok()?;
-        (there.st_nlink > 1).then(|| Linked::of(&there))
-    }
-
-    /// What an entry of the target is known by, whichever path leads to its directory.
-    #[must_use]
-    pub fn entry(&self, name: &OsStr) -> (u64, OsString) {
-        (identity(&self.stat), name.to_owned())
-    }
-
     /// Gives what stays with a name the attributes of the source, where they differ. A dry run only
-    /// compares. `None` where it has other names than the copy's: the file is to be copied.
-    /// `known` is the file whose names are all the copy's.
+    /// compares. `None` where other names would show them: the file is to be copied.
     ///
     /// # Errors
     /// When the file cannot be looked at, or another kind of file has the name by now.
@@ -126,11 +97,10 @@ impl Folder {
         name: &OsStr,
         portrait: &Portrait,
         options: &CopyOptions,
-        known: Option<Linked>,
         events: &mut dyn Events,
     ) -> Result<Option<Updated>, Error> {
         self.with_kept(name, portrait, options, |transfer, there| {
-            if lacks_for_other_names(transfer, there) && known != Some(Linked::of(there)) {
+            if lacks_for_other_names(transfer, there) {
                 return None;
             }
             Some(match options.dry_run {
@@ -177,20 +147,6 @@ impl Folder {
             }
             gush::digest_of(&File::from(fd)).map_err(|error| Error::engine(place.shown, &error))
         })
-    }
-}
-
-/// A file with several names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Linked {
-    file: FileId,
-    /// How many names it has.
-    pub names: u64,
-}
-
-impl Linked {
-    fn of(stat: &Stat) -> Self {
-        Self { file: FileId::of(stat), names: stat.st_nlink as _ }
     }
 }
 

@@ -225,8 +225,8 @@ impl Folder {
     }
 
     /// Enters the directory with a name, which is made where nothing is. The root of a mirror
-    /// spares a what is [`Spared`]. A symbolic link is not
-    /// followed. A dry run makes nothing: below a directory that is not there it finds nothing.
+    /// spares what is [`Spared`]. A symbolic link is not followed. A dry run makes nothing: below a
+    /// directory that is not there it finds nothing.
     ///
     /// # Errors
     /// When it cannot be made or opened, or something else has the name.

@@ -16,7 +16,6 @@ mod partial;
 mod portrait;
 mod rehearsing;
 
-pub use comparing::Linked;
 pub use draft::Draft;
 pub use failure::Failure;
 pub use folder::{Folder, Spared};

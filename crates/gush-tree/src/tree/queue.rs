@@ -19,8 +19,6 @@ pub(crate) enum Task {
     Files(Arc<Dir>, Batch),
     /// Copy these subdirectories: one is taken, and the rest goes back.
     Directories(Arc<Dir>, Batch),
-    /// Copy these files of a directory, now that all names are known.
-    Linked(Arc<Dir>, Batch),
     /// Copy these files of a directory, now that all else is copied.
     Last(Arc<Dir>, Batch),
     /// Remove from the target of a directory what the source lacks, now that the last files are
@@ -40,8 +38,6 @@ pub(crate) struct Queue {
 
 struct Tasks {
     tasks: Vec<Task>,
-    /// The tasks that wait until all is listed.
-    linked: Vec<Task>,
     /// The tasks that wait until no other is left.
     last: Vec<Task>,
     /// The tasks that wait for those, too.
@@ -70,9 +66,9 @@ impl Queue {
 
     /// A queue with the first task, for the thread that made it.
     pub(crate) fn start(first: Task, pace: Pace) -> Self {
-        let [linked, last, after_last] = [(); 3].map(|()| Vec::new());
-        let tasks = vec![first];
-        let state = Tasks { tasks, linked, last, after_last, busy: 0, idle: 0, threads: 1, pace };
+        let (last, after_last) = (Vec::new(), Vec::new());
+        let state =
+            Tasks { tasks: vec![first], last, after_last, busy: 0, idle: 0, threads: 1, pace };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -138,11 +134,6 @@ impl Queue {
         wants_thread
     }
 
-    /// Adds a task that waits until all is listed.
-    pub(crate) fn add_linked(&self, task: Task) {
-        self.lock().linked.push(task);
-    }
-
     /// Adds a task that waits for all the others.
     pub(crate) fn add_last(&self, task: Task) {
         self.lock().last.push(task);
@@ -179,9 +170,10 @@ impl Queue {
             if state.busy == 0 {
                 // Only when all else is done: a manifest must not be there before the files that it
                 // names.
-                let Tasks { linked, last, after_last, .. } = &mut *state;
-                let next = [linked, last, after_last].into_iter().find(|tasks| !tasks.is_empty());
-                state.tasks = next.map(mem::take).unwrap_or_default();
+                state.tasks = mem::take(&mut state.last);
+                if state.tasks.is_empty() {
+                    state.tasks = mem::take(&mut state.after_last);
+                }
                 if state.tasks.is_empty() {
                     return None;
                 }

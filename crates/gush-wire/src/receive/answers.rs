@@ -204,6 +204,9 @@ impl Session {
         });
         self.answer(arrival, ended.map_err(Into::into));
         if has_names {
+            if first.is_some() {
+                self.lock().folders.has_first(arrival.folder);
+            }
             self.settle_names(id, first.unwrap_or(First::None))?;
         }
         self.ended(arrival.folder, name)

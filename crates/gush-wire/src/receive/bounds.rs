@@ -9,7 +9,7 @@ use crate::record::WINDOW;
 /// mirror.
 const MOST_WAITING_BYTES: usize = if cfg!(test) { 1 << 20 } else { 512 << 20 };
 /// The paths of directories that have ended, and that names of their entries keep.
-const MOST_KEPT_PATH_BYTES: usize = 2 << 30;
+const MOST_KEPT_PATH_BYTES: usize = if cfg!(test) { 1 << 16 } else { 2 << 30 };
 
 /// The overhead of a vector, on the heap and as a value.
 pub(super) const HEAP_BYTES: usize = 48;

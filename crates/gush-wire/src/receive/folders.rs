@@ -56,6 +56,8 @@ struct Counted {
     /// In a mirror, what has ended here: the source has it.
     names: Names,
     waiting_bytes: usize,
+    /// It or a directory below has an entry that may get further names.
+    has_first: bool,
     is_among_left: bool,
     /// The source was listed to its end.
     is_listed: bool,
@@ -116,6 +118,13 @@ impl Folders {
             if let Some(folder) = &counted.folder {
                 folder.let_go();
             }
+        }
+    }
+
+    /// An entry of a directory may get further names: the directory is kept.
+    pub fn has_first(&mut self, id: u64) {
+        if let Some(counted) = self.counted.get_mut(&id) {
+            counted.has_first = true;
         }
     }
 
@@ -320,9 +329,11 @@ impl Session {
                 let arrival = Arrival::directory(id, counted.above, &counted.name);
                 self.answer(&arrival, ended.map_err(Into::into));
                 state = self.lock();
-                if Arc::strong_count(&folder) > 1 {
+                if counted.has_first {
+                    // And those above it, each once.
                     let path_bytes = folder.shown_entry(OsStr::new("")).as_os_str().len();
                     state.bounds.keep_path(path_bytes)?;
+                    state.folders.has_first(counted.above);
                 }
                 state.folders.hold(folder);
             } else {
@@ -375,6 +386,48 @@ impl Session {
                 folder.make_way(name, portrait, &self.options, &|| !self.goes_on(), &mut Told(self))
             }
             false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use gush_tree::CopyOptions;
+
+    use super::*;
+    use crate::frame::Output;
+
+    /// Only a directory with an entry that may get further names is kept, once.
+    #[test]
+    fn paths_of_directories_that_are_kept_are_bounded() {
+        for has_names in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let base = Folder::base(dir.path()).unwrap();
+            let output = Output::new(tempfile::tempfile().unwrap());
+            let session = Session::new(base, None, CopyOptions::default(), output, None);
+            let copy = |number: u64| -> Result<(), Error> {
+                let (id, name) = (10 * number, format!("{number:0200}"));
+                let directory = Portrait { mode: 0o040_755, ..Portrait::default() };
+                session.enter(id, BASE, OsStr::new(&name), (directory, Spared::default()))?;
+                let folder = session.folder(id, true)?.unwrap();
+                for (id, file) in [(id + 1, "a"), (id + 2, "b")] {
+                    fs::write(dir.path().join(&name).join(file), "").unwrap();
+                    let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
+                    let arrival =
+                        Arrival::new(id, 10 * number, OsStr::new(file), &portrait, has_names);
+                    session.lock().arrives()?;
+                    session.end_entry(&arrival, Some(&folder), Ok::<_, Failure>(Ending::Kept))?;
+                }
+                // As a stream that still uses it.
+                let _used = folder;
+                session.leave(id, 2, true)
+            };
+            let path_bytes = dir.path().as_os_str().len() + 202;
+            let (most, copied) =
+                ((1 << 16) / path_bytes, (1..=1000).take_while(|&it| copy(it).is_ok()));
+            assert_eq!(copied.count(), if has_names { most } else { 1000 });
         }
     }
 }

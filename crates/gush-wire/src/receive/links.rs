@@ -1,10 +1,10 @@
 //! Further names of entries, which are made when the first one is.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::sync::Arc;
 
-use gush_tree::remote::{Folder, Linked, Portrait, Standing};
+use gush_tree::remote::{Folder, Portrait, Standing};
 use gush_tree::{Action, Update};
 
 use super::answers::{Arrival, Ending};
@@ -34,45 +34,6 @@ pub(super) struct Link {
     pub folder: u64,
     pub name: OsString,
     pub portrait: Portrait,
-}
-
-/// Files that are kept and lack attributes, by their numbers, until it is known whether all names
-/// of the target are those of the copy.
-#[derive(Default)]
-pub(super) struct Groups {
-    waiting: HashMap<u64, Group>,
-    /// The sender waits for answers.
-    is_settling: bool,
-}
-
-impl Groups {
-    /// The walk of the sender goes on.
-    pub fn goes_on(&mut self) {
-        self.is_settling = false;
-    }
-}
-
-struct Group {
-    file: Linked,
-    names: HashSet<(u64, OsString)>,
-    folder_id: u64,
-    folder: Arc<Folder>,
-    name: OsString,
-    portrait: Portrait,
-}
-
-impl Group {
-    /// Adds a name, if it leads to the file. `true` if it was the last one.
-    fn adds(&mut self, folder: Option<Arc<Folder>>, name: &OsStr) -> bool {
-        if let Some(folder) = folder.filter(|folder| folder.linked(name) == Some(self.file)) {
-            self.names.insert(folder.entry(name));
-        }
-        self.is_whole()
-    }
-
-    fn is_whole(&self) -> bool {
-        self.names.len() as u64 == self.file.names
-    }
 }
 
 fn bounded(firsts: &Firsts) -> Result<(), Error> {
@@ -107,76 +68,13 @@ impl Session {
     pub fn link(&self, link: Link, first: u64) -> Result<(), Error> {
         let mut state = self.lock();
         state.arrives()?;
-        state.groups.goes_on();
         let bytes = weight(&link.portrait);
-        if matches!(state.firsts.get(&first), Some(First::Awaited(_))) {
-            let above = state.folders.get(link.folder);
-            let group = state.groups.waiting.get_mut(&first);
-            let is_whole = group.is_some_and(|group| group.adds(above, &link.name));
-            if let Some(First::Awaited(links)) = state.firsts.get_mut(&first) {
-                links.push(link);
-            }
-            state.bounds.take(bytes)?;
-            drop(state);
-            return if is_whole { self.settle_group(first) } else { Ok(()) };
+        if let Some(First::Awaited(links)) = state.firsts.get_mut(&first) {
+            links.push(link);
+            return state.bounds.take(bytes);
         }
         drop(state);
         self.make_link(link, first)
-    }
-
-    /// Keeps a file waiting whose attributes other names would show, until these are known.
-    pub fn wait_for_names(
-        &self,
-        arrival: &Arrival<'_>,
-        folder: &Arc<Folder>,
-        portrait: &Portrait,
-        file: Linked,
-    ) -> Result<(), Error> {
-        let Arrival { id, folder: folder_id, name, .. } = *arrival;
-        let mut group = Group {
-            file,
-            names: HashSet::from([folder.entry(name)]),
-            folder_id,
-            folder: Arc::clone(folder),
-            name: name.to_owned(),
-            portrait: portrait.clone(),
-        };
-        let mut state = self.lock();
-        if let Some(First::Awaited(links)) = state.firsts.get(&id) {
-            for link in links {
-                group.adds(state.folders.get(link.folder), &link.name);
-            }
-        }
-        let is_due = group.is_whole() || state.groups.is_settling;
-        state.bounds.take(weight(portrait))?;
-        state.groups.waiting.insert(id, group);
-        drop(state);
-        if is_due { self.settle_group(id) } else { Ok(()) }
-    }
-
-    /// The sender waits for answers: no file waits for names.
-    pub fn settle_groups(&self) -> Result<(), Error> {
-        let mut state = self.lock();
-        state.groups.is_settling = true;
-        let waiting: Vec<_> = state.groups.waiting.keys().copied().collect();
-        drop(state);
-        waiting.into_iter().try_for_each(|id| self.settle_group(id))
-    }
-
-    fn settle_group(&self, id: u64) -> Result<(), Error> {
-        let mut state = self.lock();
-        let Some(group) = state.groups.waiting.remove(&id) else { return Ok(()) };
-        state.bounds.release(weight(&group.portrait));
-        drop(state);
-        let Group { file, ref folder, folder_id, ref name, ref portrait, .. } = group;
-        let known = group.is_whole().then_some(file);
-        let arrival = Arrival::new(id, folder_id, name, portrait, true);
-        let ended = match self.keep(folder, name, portrait, known) {
-            Ok(None) => return self.answer_wanted(&arrival, folder, portrait),
-            Ok(Some(kept)) => Ok(kept),
-            Err(error) => Err(error),
-        };
-        self.end_entry(&arrival, Some(folder), ended)
     }
 
     fn make_link(&self, link: Link, first: u64) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use super::answers::Replies;
 use super::bounds::Bounds;
 use super::folders::Folders;
 use super::incoming::Incoming;
-use super::links::{Firsts, Groups};
+use super::links::Firsts;
 use super::shown::Shown;
 use crate::error::{Error, ensure};
 use crate::frame::{Input, Output};
@@ -41,7 +41,6 @@ pub(super) struct State {
     files: HashMap<u64, Arc<Incoming>>,
     /// The files whose hashes the sender has, by their numbers: directory and name.
     pub compared: HashMap<u64, (u64, OsString)>,
-    pub groups: Groups,
     /// The directories and files that streams wait for.
     awaited: HashSet<u64>,
     /// The first stream says nothing more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush_text::without_controls;
 use gush_tree::Update;
-use gush_tree::remote::{Failure, Folder, Linked, Portrait, Spared, Standing, Updated};
+use gush_tree::remote::{Failure, Folder, Portrait, Spared, Standing, Updated};
 use rustix::fs::FileType;
 
 use super::answers::{Arrival, Ending, Told};
@@ -77,7 +77,6 @@ impl Session {
                     self.takes(above.as_deref(), &name)?;
                     self.link(Link { id, folder, name, portrait }, first)?;
                 }
-                ToReceiver::Settle => self.settle_groups()?,
                 ToReceiver::Finish { entries } => {
                     self.shown.as_ref().map_or(Ok(()), Shown::end_announcements)?;
                     self.leave(BASE, entries, false)?;
@@ -257,24 +256,23 @@ impl Session {
         }
         match folder.decide(name, portrait, &self.options)? {
             Standing::Skip => Ok(Some(Ending::Skipped)),
-            Standing::Keep => self.keep(folder, name, portrait, None),
+            Standing::Keep => self.keep(folder, name, portrait),
             Standing::Copy | Standing::Compare => Ok(None),
         }
     }
 
     /// What is there counts as the copy, and gets the attributes that it lacks. `None` where it
-    /// must be copied, since it has other names than those of a `known` file.
-    pub fn keep(
+    /// must be copied, since it has other names.
+    fn keep(
         &self,
         folder: &Folder,
         name: &OsStr,
         portrait: &Portrait,
-        known: Option<Linked>,
     ) -> Result<Option<Ending>, gush_tree::Error> {
         if !self.options.updates_attributes() {
             return Ok(Some(Ending::Kept));
         }
-        let updated = folder.update(name, portrait, &self.options, known, &mut Told(self))?;
+        let updated = folder.update(name, portrait, &self.options, &mut Told(self))?;
         Ok(updated.map(|updated| match updated {
             Updated { is_complete: true, has_changed: false } => Ending::Kept,
             Updated { is_complete, .. } => Ending::Updated { is_complete },
@@ -289,14 +287,7 @@ impl Session {
         portrait: &Portrait,
     ) -> Result<(), Error> {
         let Arrival { id, folder: folder_id, name, .. } = *arrival;
-        if arrival.has_names {
-            self.lock().groups.goes_on();
-        }
-        let decided = match arrival.has_names {
-            true => folder.compare(name, portrait, &self.options),
-            false => folder.decide(name, portrait, &self.options),
-        };
-        let ended = match decided {
+        let ended = match folder.decide(name, portrait, &self.options) {
             Ok(Standing::Copy) => return self.answer_wanted(arrival, folder, portrait),
             Ok(Standing::Compare) => match folder.digest(name) {
                 Ok(digest) => {
@@ -314,23 +305,14 @@ impl Session {
         self.end_entry(arrival, Some(folder), ended)
     }
 
-    /// What is there counts as the copy, at once or when its names are known, or the file is asked
-    /// for.
+    /// What is there counts as the copy, or the file is asked for.
     fn keep_or_want(
         &self,
         arrival: &Arrival<'_>,
         folder: &Arc<Folder>,
         portrait: &Portrait,
     ) -> Result<(), Error> {
-        let ended = match folder.other_names(arrival.name, portrait, &self.options) {
-            Ok(Some(file)) if arrival.has_names => {
-                return self.wait_for_names(arrival, folder, portrait, file);
-            }
-            Ok(Some(_)) => return self.answer_wanted(arrival, folder, portrait),
-            Ok(None) => self.keep(folder, arrival.name, portrait, None),
-            Err(error) => Err(error),
-        };
-        match ended {
+        match self.keep(folder, arrival.name, portrait) {
             Ok(None) => self.answer_wanted(arrival, folder, portrait),
             Ok(Some(ended)) => self.end_entry(arrival, Some(folder), Ok::<_, Failure>(ended)),
             Err(error) => self.end_entry(arrival, Some(folder), Err(error)),
@@ -338,7 +320,7 @@ impl Session {
     }
 
     /// Asks for a file, or rehearses its copy.
-    pub fn answer_wanted(
+    fn answer_wanted(
         &self,
         arrival: &Arrival<'_>,
         folder: &Arc<Folder>,

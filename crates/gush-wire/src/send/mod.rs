@@ -337,7 +337,6 @@ impl<'a> Session<'a> {
         let mut state = self.lock();
         if state.is_full() {
             drop(state);
-            self.settle()?;
             stream.flush()?;
             state = self.lock();
         }
@@ -358,17 +357,8 @@ impl<'a> Session<'a> {
         Ok(id)
     }
 
-    /// The receiver is not to wait for further names before it answers.
-    fn settle(&self) -> Result<(), Error> {
-        match self.asks && self.options.updates_attributes() {
-            true => self.first.record(&ToReceiver::Settle).map(drop),
-            false => Ok(()),
-        }
-    }
-
     /// Waits until all that was sent is answered.
     fn wait_for_answers(&self) -> Result<(), Error> {
-        self.settle()?;
         self.first.flush()?;
         self.queue.drain();
         let mut state = self.lock();

@@ -87,7 +87,6 @@ impl<'s, 'e> Walk<'s, 'e> {
         }
         let session = self.session;
         self.put_batch();
-        session.settle()?;
         session.first.flush()?;
         session.queue.drain();
         session.lock().is_finishing = true;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use gush_text::quote;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::directories::sync_target;
@@ -17,7 +17,7 @@ use super::{OpenDir, SHOWN_APART_BYTES, Worker};
 use crate::copier::Done;
 use crate::error::Error;
 use crate::file::Common;
-use crate::job::{Entry, Job, Target};
+use crate::job::{Entry, Target};
 use crate::open;
 use crate::options::{Dereference, Make};
 use crate::place::{FileId, Place, kind};
@@ -139,12 +139,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let entry = Entry { place: source, stat, opened };
         let target = Target { dir: Some(dir), ..Target::operand(target) };
         if !is_last {
-            if self.waits_for_names(dir, entry, target) {
-                dir.waits_for_more(1);
-                walk.budget.rest(dir);
-                walk.queue.add_linked(Task::Linked(Arc::clone(dir), Batch::of(listed)));
-                return None;
-            }
             let found = Found { dir, entry, target, path: self.source.below_root(), is_mine };
             match partition.owner(&walk.common, &found) {
                 Owner::Mine => {}
@@ -170,31 +164,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             self.report_counts();
         }
         Some(self.copied(at, entry, target, is_last))
-    }
-
-    /// Does a file wait until all names of its target are known? These show attributes that the
-    /// target lacks.
-    fn waits_for_names(&self, dir: &Arc<Dir>, entry: Entry<'_>, target: Target<'_>) -> bool {
-        let common = &self.walk.common;
-        let options = common.options;
-        // Only the links of a source that are kept lead to one target.
-        let may_wait = options.preserve.links && options.updates_attributes() && options.data;
-        if !may_wait || entry.stat.st_nlink == 1 || dir.is_new {
-            return false;
-        }
-        if self.walk.has_all_names.load(Ordering::Relaxed)
-            || common.partition.others() != Others::Absent
-        {
-            return false;
-        }
-        let is_linked = |there: &Stat| there.st_nlink > 1 && kind(there) == kind(entry.stat);
-        let Some(there) = target.place.stat(false).ok().filter(is_linked) else { return false };
-        let lacks = Job::new(common, entry, target).lacks_attributes(&there).unwrap_or(false);
-        if lacks {
-            let name = (FileId::of(&dir.target_stat), target.place.name.as_os_str().to_owned());
-            common.writers.found_name(entry.stat, &there, name);
-        }
-        lacks
     }
 
     /// Copies a file that is this walk's, at first as if its name were free where that is likely.

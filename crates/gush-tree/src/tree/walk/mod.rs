@@ -60,8 +60,6 @@ pub(crate) struct Walk<'a> {
     has_pace: bool,
     umask: OnceLock<u32>,
     is_incomplete: AtomicBool,
-    /// All has been listed, and the names of each target are known.
-    has_all_names: AtomicBool,
     has_reported_cycle: AtomicBool,
     /// An entry failed, and the user wants no more of them.
     is_stopped: AtomicBool,
@@ -138,7 +136,6 @@ impl<'a> Walk<'a> {
             most_threads: share.threads,
             umask: OnceLock::new(),
             is_incomplete: AtomicBool::new(others == Others::Finished { failed: true }),
-            has_all_names: AtomicBool::new(false),
             has_reported_cycle: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
@@ -240,10 +237,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 task if self.is_stopped() => self.leave(task),
                 Task::List(dir, pair) => self.list(&dir, pair),
                 Task::Files(dir, batch) => self.files(dir, batch, true),
-                Task::Linked(dir, batch) => {
-                    self.walk.has_all_names.store(true, Ordering::Relaxed);
-                    self.files(dir, batch, true);
-                }
                 Task::Last(dir, batch) => self.last(dir, batch),
                 Task::Directories(dir, batch) => self.directories(dir, batch),
             }
@@ -279,11 +272,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let (dir, things) = match task {
             // The directory waits for each of its subdirectories.
             Task::Directories(dir, batch) => (dir, batch.len()),
-            Task::List(dir, _)
-            | Task::Files(dir, _)
-            | Task::Linked(dir, _)
-            | Task::Last(dir, _)
-            | Task::Remove(dir) => (dir, 1),
+            Task::List(dir, _) | Task::Files(dir, _) | Task::Last(dir, _) | Task::Remove(dir) => {
+                (dir, 1)
+            }
         };
         for _ in 0..things {
             self.one_done(Arc::clone(&dir));
