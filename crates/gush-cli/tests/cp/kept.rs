@@ -390,6 +390,34 @@ fn what_a_user_cannot_set_is_set_by_no_later_run() {
     }
 }
 
+/// As GNU cp, which removes none. With `--preserve=xattr` it is a failure that the user is to know.
+#[test]
+fn a_capability_that_a_user_cannot_remove_stays_without_a_word() {
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    for (user, preserve, said) in [
+        ("$N", "-a", "0\ncap_net_raw=ep\n"),
+        ("$N", "-r --preserve=mode,timestamps,xattr", "1\ncap_net_raw=ep\n"),
+        ("", "-a", "updated attributes of 't/x'\n0\n"),
+    ] {
+        for by in ["--update=changed", "--checksum"] {
+            let dir = tempfile::tempdir().unwrap();
+            let output = script(
+                dir.path(),
+                &format!(
+                    "{NOBODY} cp $G gush; mkdir s t; echo x >s/x; cp -p s/x t; chown -R 65534:65534 . s t
+                    setcap cap_net_raw+ep t/x || exit; touch -r s/x t/x
+                    {user} ./gush cp -T {preserve} {by} -v s t; echo $?; getcap t/x | cut -d ' ' -f 2"
+                ),
+            );
+            assert_eq!(stdout(&output), said, "{user} {preserve} {by}: {output:?}");
+            let is_named = stderr(&output).contains("removing attribute 'security.capability'");
+            assert_eq!(is_named, said.starts_with('1'), "{user} {preserve} {by}: {output:?}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_set_is_a_failure_between_machines_too() {
     if let Err(why) = nobody() {

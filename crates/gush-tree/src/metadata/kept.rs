@@ -192,9 +192,15 @@ impl Sides<'_> {
             excess_capability: preserve.xattrs != Xattrs::Leave
                 && kind(there) == FileType::RegularFile
                 && has(&to, xattr::CAPABILITIES)
-                && !has(&from, xattr::CAPABILITIES),
+                && !has(&from, xattr::CAPABILITIES)
+                && self.is_to_be_set(xattr::CAPABILITIES),
             xattrs: self.xattrs_to_set(from, &to, target),
         }
+    }
+
+    /// A user is to know what `Require` names and cannot be had.
+    fn is_to_be_set(&self, name: &CStr) -> bool {
+        self.options.preserve.xattrs == Xattrs::Require || may_set(name)
     }
 
     fn xattrs_to_set(
@@ -211,7 +217,6 @@ impl Sides<'_> {
             return Ok(Vec::new());
         }
         let with_label = preserve.label == Label::Leave;
-        let can_be_set = |name: &CStr| preserve.xattrs == Xattrs::Require || may_set(name);
         let differs = |name: &CString| match (self.source.get(name), target.get(name)) {
             (Ok(source), Ok(target)) => source != target,
             // Removed after the listing.
@@ -219,8 +224,9 @@ impl Sides<'_> {
             _ => true,
         };
         let mut names = from?;
-        names
-            .retain(|name| xattr::is_copied(name, with_label) && differs(name) && can_be_set(name));
+        let is_asked_for =
+            |name: &CStr| xattr::is_copied(name, with_label) && self.is_to_be_set(name);
+        names.retain(|name| is_asked_for(name) && differs(name));
         Ok(names)
     }
 
@@ -331,7 +337,7 @@ fn may_set_group_bit(owner: Ownership) -> bool {
     is_member(owner.group) || has_capability(CapabilitySet::FSETID)
 }
 
-/// Can this process set such an attribute, as far as privileges decide?
+/// Can this process set or remove such an attribute, as far as privileges decide?
 fn may_set(name: &CStr) -> bool {
     match name {
         name if name == xattr::CAPABILITIES => has_capability(CapabilitySet::SETFCAP),
