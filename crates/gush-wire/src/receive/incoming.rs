@@ -322,7 +322,8 @@ impl Unwritten {
         let Self { shown, partial, errno } = self;
         let (name, why) = (quote::always(&shown), errno_text(errno));
         let after = format!("after {written_bytes} bytes");
-        let kept = partial.map(|partial| {
+        let can_pass = [gush::Errno::NOSPC, gush::Errno::DQUOT, gush::Errno::IO].contains(&errno);
+        let kept = partial.filter(|_| can_pass).map(|partial| {
             let partial = quote::always(&partial);
             format!("{partial} keeps what has arrived, and the same command goes on with it")
         });
@@ -350,4 +351,23 @@ fn verify(draft: &Draft, sent: Option<String>) -> Result<Option<gush::Digest>, g
         format!("verification of {name}failed: blake3 {arrived} arrived, {sent} was sent")
     });
     Err(gush_tree::Error::reported(&shown, Failure { text, what, ..Failure::default() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With another error the same command would fail at the same place.
+    #[test]
+    fn a_copy_is_said_to_go_on_where_the_error_can_pass() {
+        let is_said = |errno| {
+            let partial = Some("t/.f.gush-partial".into());
+            let failure = Unwritten { shown: "t/f".into(), partial, errno }.failure(1);
+            let hint = failure.hint.unwrap_or_default();
+            assert_eq!(failure.text.contains("same command"), hint.contains("same command"));
+            hint.contains("same command")
+        };
+        assert!([gush::Errno::NOSPC, gush::Errno::DQUOT, gush::Errno::IO].into_iter().all(is_said));
+        assert!(![gush::Errno::FBIG, gush::Errno::ROFS].into_iter().any(is_said));
+    }
 }
