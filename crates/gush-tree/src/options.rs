@@ -68,7 +68,8 @@ pub struct CopyOptions {
     /// Remove from the target of a tree what the source lacks, and what is no file where the source
     /// has one: a symbolic link there is followed only without [`confine`](Self::confine). What
     /// [`filter`](Self::filter) and [`gitignore`](Self::gitignore) leave out stays, and so does
-    /// each entry of another mount than the target's. Without mount ids, which came with Linux 5.8,
+    /// each entry of another mount than the target's, and what is mounted in the source. Without
+    /// mount ids, which came with Linux 5.8, or where the mounts in the source cannot be read,
     /// nothing is removed, and each entry that stays is a failure.
     pub mirror: bool,
     /// Of a tree, the files whose names fit here are copied when all the others are, and are on

@@ -263,8 +263,8 @@ pub enum ToReceiver {
         portrait: Portrait,
         /// The root of a tree in a mirror: the identities of this directory and of those above it.
         within: Vec<u64>,
-        /// As well, of those that are mounted in the tree.
-        mounted: Vec<u64>,
+        /// As well, of what is mounted in the tree; `None` if that is not known.
+        mounted: Option<Vec<u64>>,
     },
     /// In a mirror, the `.gitignore` of the directory entered last: what it names stays.
     Ignore {

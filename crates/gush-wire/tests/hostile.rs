@@ -138,14 +138,7 @@ fn directory(id: u64, name: &str) -> ToReceiver {
 
 fn directory_in(folder: u64, id: u64, name: &str) -> ToReceiver {
     let portrait = Portrait { mode: 0o040_755, ..Portrait::default() };
-    ToReceiver::Enter {
-        id,
-        folder,
-        name: name.into(),
-        portrait,
-        within: Vec::new(),
-        mounted: Vec::new(),
-    }
+    ToReceiver::Enter { id, folder, name: name.into(), portrait, within: Vec::new(), mounted: None }
 }
 
 fn data(offset: u64, length: u32) -> ToReceiver {
@@ -511,7 +504,7 @@ fn what_is_kept_of_the_unfinished_is_bounded() {
         name: "d".into(),
         portrait: Portrait { mode: 0o040_755, ..large.clone() },
         within: Vec::new(),
-        mounted: Vec::new(),
+        mounted: None,
     };
     let kinds: [&dyn Fn(u64) -> ToReceiver; 3] = [&|id| file(id, false), &link, &enter];
     for (kind, make) in kinds.into_iter().enumerate() {
@@ -539,7 +532,7 @@ fn rules_and_marks_are_bounded() {
     let roots = (1..3000).flat_map(|id| {
         let mut root = directory_in(BASE, id, &id.to_string());
         if let ToReceiver::Enter { within, mounted, .. } = &mut root {
-            *(if id % 2 == 0 { within } else { mounted }) = vec![1; 1_000_000];
+            *(if id % 2 == 0 { within } else { mounted.insert(Vec::new()) }) = vec![1; 1_000_000];
         }
         [root, leave(id, 0)]
     });

@@ -25,12 +25,18 @@ use crate::tree::path::TreePath;
 use crate::{links, rehearsal, remedy, special};
 
 /// What a mirror does not remove from its target, by [identities](Portrait::identity).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Spared<'a> {
     /// The source and the directories [above](lineage).
     pub above: &'a [u64],
-    /// The directories that are [mounted](super::mounted_below) in it.
-    pub mounted: &'a [u64],
+    /// What is [mounted](super::mounted_below) in it, if that is known.
+    pub mounted: Option<&'a [u64]>,
+}
+
+impl Default for Spared<'_> {
+    fn default() -> Self {
+        Self { above: &[], mounted: Some(&[]) }
+    }
 }
 
 /// A directory of the target, made or found there.

@@ -182,8 +182,8 @@ fn walk_tree(
     };
     let entered = entrance.enter(&existing, &umask, events)?;
     let limits = above.map(|above| {
-        let mounted = mounted_below(entered.pair.source(), source.stat, options);
-        Limits::new(entered.pair.target(), &entered.target_stat, above, &mounted)
+        let mounted = mounted_below(entered.pair.source());
+        Limits::new(entered.pair.target(), &entered.target_stat, above, mounted.as_deref())
     });
     if is_first_walk {
         events.enters_tree(from.shown, to.shown);

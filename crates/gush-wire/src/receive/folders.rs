@@ -198,7 +198,7 @@ impl Session {
         state.bounds.take(waiting_bytes)?;
         if self.options.mirror && above == BASE {
             // To the end of the copy: links may keep the directory so long.
-            let identities = spared.above.len() + spared.mounted.len();
+            let identities = spared.above.len() + spared.mounted.map_or(0, <[u64]>::len);
             state.bounds.take(identities * IDENTITY_BYTES)?;
         }
         let source = self.shown.as_ref().map(|shown| state.folders.source(shown, above, name));

@@ -39,7 +39,7 @@ impl Session {
                 ToReceiver::Enter { id, folder, name, portrait, within, mounted } => {
                     let name = self.directory_name(name, folder)?;
                     of_kind(&portrait, portrait.kind() == FileType::Directory)?;
-                    let spared = Spared { above: &within, mounted: &mounted };
+                    let spared = Spared { above: &within, mounted: mounted.as_deref() };
                     self.enter(id, folder, &name, (portrait, spared))?;
                 }
                 ToReceiver::Ignore { lines } => self.ignore(&lines)?,

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gush_text::quote;
 use gush_tree::remote::{Portrait, Visitor, lineage, mounted_below, open_found, walk};
 use gush_tree::{Action, Dereference, Naming, Place, Preserve};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
@@ -55,6 +56,9 @@ impl Folder {
         Self { id, entries: 0, path: path.to_path_buf(), is_listed: true }
     }
 }
+
+/// With so many identities of up to 10 bytes, a directory without attributes fits into a record.
+const MOST_SPARED: usize = 100_000;
 
 /// The walk can only end in an error of trees: that of the stream is kept aside.
 struct Walking<'w, 's, 'e> {
@@ -329,6 +333,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         name: &OsStr,
         stat: &Stat,
         path: &Path,
+        (within, mounted): (Vec<u64>, Option<Vec<u64>>),
     ) -> Result<(), Error> {
         let session = self.session;
         let target = self.target(path);
@@ -344,11 +349,6 @@ impl<'s, 'e> Walk<'s, 'e> {
         }
         let id = session.number(&session.first, path, target.clone(), Action::Directory, None)?;
         let (folder, name) = (self.folder().id, name.as_bytes().to_vec());
-        let is_root = folder == BASE && session.options.mirror;
-        let (within, mounted) = match is_root {
-            true => (lineage(dir.as_fd()), mounted_below(dir.as_fd(), stat, session.options)),
-            false => Default::default(),
-        };
         let mut record = ToReceiver::Enter { id, folder, name, portrait, within, mounted };
         if !session.first.record(&record)? {
             session.refuses(path, &target, TOO_MANY_ATTRIBUTES);
@@ -391,11 +391,24 @@ impl Visitor for Walking<'_, '_, '_> {
         stat: &Stat,
         path: &Path,
     ) -> Result<(), gush_tree::Error> {
-        let name = match std::mem::replace(&mut self.is_root, false) {
-            true => self.root_name,
-            false => path.file_name().unwrap_or(self.root_name),
-        };
-        let entered = self.walk.enter(dir, name, stat, path);
+        let (mut name, mut spared) =
+            (path.file_name().unwrap_or(self.root_name), Default::default());
+        if self.is_root {
+            name = self.root_name;
+            if self.walk.session.options.mirror {
+                spared = (lineage(dir.as_fd()), mounted_below(dir.as_fd()));
+            }
+            if spared.0.len() + spared.1.as_ref().map_or(0, Vec::len) > MOST_SPARED {
+                let text = format!(
+                    "cannot mirror {}: more than {MOST_SPARED} directories are above it or mounted in it \
+                     (mirror its parts one by one)",
+                    quote::always(path)
+                );
+                return Err(gush_tree::Error::reported(path, text));
+            }
+            self.is_root = false;
+        }
+        let entered = self.walk.enter(dir, name, stat, path, spared);
         self.goes_on(entered, path)
     }
 
@@ -413,7 +426,7 @@ impl Visitor for Walking<'_, '_, '_> {
         let sent = match session.first.record(&ToReceiver::Ignore { lines: lines.to_vec() }) {
             // Nothing may be removed by rules that the receiver does not know.
             Ok(false) => {
-                let shown = gush_text::quote::always(&path);
+                let shown = quote::always(&path);
                 Err(Error::Local(format!("{shown} is longer than 1 MiB")))
             }
             sent => sent.map(drop),
@@ -453,5 +466,30 @@ impl Visitor for Walking<'_, '_, '_> {
         let record = ToReceiver::Unreadable { id: 0, folder, name, has_names: false };
         let sent = self.walk.session.first.record(&record).map(drop);
         self.goes_on(sent, &path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Output;
+
+    #[test]
+    fn the_most_identities_fit_into_a_record() {
+        let fits = |count: usize| {
+            let (within, mounted) = (vec![u64::MAX; count / 2], Some(vec![u64::MAX; count / 2]));
+            let name = || "x".repeat(255);
+            let portrait = Portrait {
+                mode: 0o040_755,
+                user_name: name(),
+                group_name: name(),
+                ..Portrait::default()
+            };
+            let (id, folder, name) = (u64::MAX, BASE, name().into());
+            let record = ToReceiver::Enter { id, folder, name, portrait, within, mounted };
+            Output::new(tempfile::tempfile().unwrap()).record(&record).unwrap()
+        };
+        assert!(fits(MOST_SPARED));
+        assert!(!fits(MOST_SPARED + 5000));
     }
 }

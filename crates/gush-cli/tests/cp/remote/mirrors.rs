@@ -65,7 +65,7 @@ fn a_mirror_through_a_host_spares_a_source_that_is_mounted_from_its_target() {
     }
 }
 
-/// It is read as a part of the source, whichever name it has in the target.
+/// It is a part of the source, read or not, whichever name it has in the target.
 #[test]
 fn a_mirror_spares_what_is_mounted_in_its_source() {
     for copy in ["$G cp -aT --delete s d", "$C -aT --delete s h:d", "$C -aT --delete h:s d"] {
@@ -74,7 +74,7 @@ fn a_mirror_spares_what_is_mounted_in_its_source() {
             ("d/x/deep", "", "d/other/s d/x/deep/g", "1"),
             // The source has this directory, too, without what is in it.
             ("d/other", "", "d/other/o d/other/s", "1"),
-            ("d/x", "--exclude /sub", "d/other/s", "0"),
+            ("d/x", "--exclude /sub", "d/other/s d/x/deep/g d/x/f", "1"),
             // Nothing of the target is copied into itself, and what it has too much goes.
             ("d", "--exclude /sub", "d/other/s", "0"),
             ("d", "", "d/other/s", "1"),
@@ -94,6 +94,83 @@ fn a_mirror_spares_what_is_mounted_in_its_source() {
             assert_eq!(stdout(&output), kept, "{copy} {options} {of}: {output:?}");
             let is_named = stderr(&output).contains("is the source or holds the source");
             assert_eq!(is_named, of != "d" && ended == "1", "{copy} {of}: {output:?}");
+        }
+    }
+}
+
+/// `-x` leaves out what is mounted in the source, which is not removed for that.
+#[test]
+fn a_mirror_of_one_file_system_spares_what_is_mounted_in_its_source() {
+    for operands in ["$G cp -aTx --delete s m/t", "$C -aTx --delete s h:m/t"] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = remote_with_mounts(
+            dir.path(),
+            &format!(
+                "mount -t tmpfs none m; mkdir -p m/t/old m/t/gone s/m; echo p >m/t/old/f
+                mount --bind m/t/old s/m; {operands}; echo $?; ls m/t; cat m/t/old/f"
+            ),
+        );
+        let Some(output) = output else { return };
+        assert_eq!(stdout(&output), "1\nm\nold\np\n", "{operands}: {output:?}");
+        let why = "'m/t/old' is the source or holds the source";
+        assert!(stderr(&output).contains(why), "{operands}: {output:?}");
+    }
+}
+
+/// A file can be mounted, too. What is not mounted goes.
+#[test]
+fn a_mirror_spares_a_file_that_is_mounted_in_its_source() {
+    for copy in ["$G cp -aT --delete s t", "$C -aT --delete s h:t", "$C -aT --delete h:s t"] {
+        for file in ["t/y", "t/old/y"] {
+            for dry in ["", "--dry-run"] {
+                let dir = tempfile::tempdir().unwrap();
+                let output = remote_with_mounts(
+                    dir.path(),
+                    &format!(
+                        "mkdir -p s t/old; echo y | tee t/y t/old/y >t/z; touch s/x
+                        mount --bind {file} s/x; {copy} {dry} >said; echo $?; umount s/x; cat {file}
+                        grep -c 'remove.*t/z' said; find t -name '[yz]' | wc -l"
+                    ),
+                );
+                let Some(output) = output else { return };
+                let expected = if dry.is_empty() { "1\ny\n0\n1\n" } else { "1\ny\n1\n3\n" };
+                assert_eq!(stdout(&output), expected, "{copy} {file} {dry}: {output:?}");
+                let why = format!("'{file}' is the source or holds the source");
+                assert!(stderr(&output).contains(&why), "{copy} {file} {dry}: {output:?}");
+            }
+        }
+    }
+}
+
+/// Where it is not known what is mounted in the source: without /proc, with a path that readlink(2)
+/// does not report, and below a mount.
+#[test]
+fn a_mirror_removes_nothing_where_mounts_are_not_known() {
+    let long =
+        "top=$PWD; for level in $(seq 20); do mkdir $(printf %0250d 1); cd $(printf %0250d 1); done
+        mkdir s; echo x >s/x";
+    for copy in ["$G cp -aT --delete s $top/t", "$C -aT --delete s h:$top/t"] {
+        for (unknown, is_known) in [
+            ("mount -t tmpfs none /proc; top=.", false),
+            ("mkdir u; mv s u; top=$PWD; cd u; mount -t tmpfs none $top/u", false),
+            (long, false),
+            ("top=.", true),
+        ] {
+            let copy = copy.replace("./shell", "$top/shell");
+            let dir = tempfile::tempdir().unwrap();
+            let output = remote_with_mounts(
+                dir.path(),
+                &format!(
+                    "C=\"$G cp --rsh $PWD/shell --remote-gush $G\"; mkdir s t; echo x >s/x; echo y >t/y; mkdir t/old
+                    {unknown}; {copy}; echo $?; ls $top/t"
+                ),
+            );
+            let Some(output) = output else { return };
+            let expected = if is_known { "0\nx\n" } else { "1\nold\nx\ny\n" };
+            assert_eq!(stdout(&output), expected, "{copy} {unknown}: {output:?}");
+            let is_named =
+                stderr(&output).contains("may be mounted in the source: its mounts cannot be read");
+            assert_eq!(is_named, !is_known, "{copy} {unknown}: {output:?}");
         }
     }
 }

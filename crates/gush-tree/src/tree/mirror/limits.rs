@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::place::mount_of;
+use crate::place::{Place, mount_of};
 use crate::remote::{identity, lineage};
 
 /// The limits of a mirror: the mount that the target is in, and the source.
@@ -19,8 +19,12 @@ pub(crate) struct Limits {
     /// `None` if the kernel does not report it.
     mount: Option<u64>,
     /// The [identities](crate::remote::Portrait::identity) of the source, of the directories above
-    /// it, and of those mounted in it.
+    /// it, and of what is mounted in it.
     source: HashSet<u64>,
+    /// Something is mounted in the source, which may be a file.
+    has_mounts: bool,
+    /// It is not known what is mounted in the source.
+    lacks_mounts: bool,
 }
 
 impl Limits {
@@ -28,14 +32,25 @@ impl Limits {
         target: BorrowedFd<'_>,
         stat: &Stat,
         mut source: HashSet<u64>,
-        mounted: &[u64],
+        mounted: Option<&[u64]>,
     ) -> Self {
-        if !mounted.is_empty() {
+        let lacks_mounts = mounted.is_none();
+        let mounted = mounted.unwrap_or_default();
+        let has_mounts = !mounted.is_empty();
+        if has_mounts {
             // The target itself may be mounted in the source, and is not copied there.
             let above = lineage(target);
             source.extend(mounted.iter().filter(|mounted| !above.contains(mounted)));
         }
-        Self { device: stat.st_dev, mount: mount(target), source }
+        Self { device: stat.st_dev, mount: mount(target), source, has_mounts, lacks_mounts }
+    }
+
+    /// May this name be removed, whose directory was checked?
+    pub(super) fn check_file(&self, place: &Place<'_>) -> Result<(), Reason> {
+        match self.has_mounts && self.holds_source(&place.stat(false)?) {
+            true => Err(Reason::Source),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn holds_source(&self, directory: &Stat) -> bool {
@@ -46,6 +61,9 @@ impl Limits {
     pub(super) fn check(&self, dir: BorrowedFd<'_>, stat: &Stat) -> Result<(), Reason> {
         if self.holds_source(stat) {
             return Err(Reason::Source);
+        }
+        if self.lacks_mounts {
+            return Err(Reason::UnknownMounts);
         }
         // A volume of btrfs has the mount of the one above, and another device.
         if stat.st_dev != self.device {
@@ -72,6 +90,7 @@ pub(super) enum Reason {
     Mounted,
     Source,
     Unknown,
+    UnknownMounts,
 }
 
 impl From<Errno> for Reason {
@@ -93,6 +112,10 @@ impl Reason {
             }
             Self::Mounted => "is in another mount or volume than the target, and is left as it is",
             Self::Source => "is the source or holds the source",
+            Self::UnknownMounts => {
+                "may be mounted in the source: its mounts cannot be read (mount /proc, and give the \
+                 source a path below 4096 bytes that leads to it)"
+            }
             Self::Unknown => "may be a mount: this kernel reports no mount ids (Linux 5.8 does)",
         };
         Error::refusal(entry, format!("cannot remove {{}}: {} {text}", quote::always(at)))

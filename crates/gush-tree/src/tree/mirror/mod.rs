@@ -343,8 +343,13 @@ impl Mirror<'_> {
 
     fn unlink(&self, at: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<(), Reason> {
         let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+        let place = Place::below(at, path, path);
+        match self.limits.check_file(&place) {
+            Ok(()) | Err(Reason::Os(Errno::NOENT, _)) => {}
+            Err(reason) => return Err(reason),
+        }
         let removed = match self.is_dry {
-            true => rehearsal::may_be_removed(&Place::below(at, path, path)),
+            true => rehearsal::may_be_removed(&place),
             false => retry_on_intr(|| fs::unlinkat(at, name, flags)),
         };
         match removed {
@@ -439,7 +444,7 @@ mod tests {
         let mirror = Mirror {
             target: fd.as_fd(),
             source_has: &|_| Ok(false),
-            limits: &Limits::new(fd.as_fd(), &stat, HashSet::new(), &[]),
+            limits: &Limits::new(fd.as_fd(), &stat, HashSet::new(), Some(&[])),
             is_in_source: false,
             is_dry: false,
             doubts: &|_| {},

@@ -5,62 +5,53 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
-use rustix::io::retry_on_intr;
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
 
-use crate::options::CopyOptions;
-use crate::place::{Place, mount_of, proc_path};
+use crate::place::{Place, mount_of, proc_path, same_file};
 use crate::remote::identity;
 
-/// The [identities](crate::remote::Portrait::identity) of the directories that are mounted below
-/// this one, as far as a copy by these options reads them.
+/// The [identities](crate::remote::Portrait::identity) of what is mounted below a directory,
+/// whether a copy reads it or not. `None` if the mounts are not known.
 #[must_use]
-pub fn mounted_below(dir: BorrowedFd<'_>, stat: &Stat, options: &CopyOptions) -> Vec<u64> {
-    // Without mount ids a mirror removes nothing.
-    let Some(own) = mount_of(dir, c"", AtFlags::EMPTY_PATH) else { return Vec::new() };
-    let Ok(at) = retry_on_intr(|| fs::readlink(proc_path(dir), Vec::new())) else {
-        return Vec::new();
-    };
+pub fn mounted_below(dir: BorrowedFd<'_>) -> Option<Vec<u64>> {
+    let at = retry_on_intr(|| fs::readlink(proc_path(dir), Vec::new())).ok()?;
     let at = Path::new(OsStr::from_bytes(at.to_bytes()));
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let mounts: Vec<_> = table.split(|&byte| byte == b'\n').filter_map(Mount::read).collect();
-    let device = mounts.iter().find(|mount| mount.id == own).map(|mount| mount.device);
-    let is_read = |path: &Path| {
-        let filter = options.filter.as_ref();
-        let is_left_out = |above: &Path| filter.is_some_and(|filter| filter.excludes(above, true));
-        let mut names = path.ancestors().filter(|above| !above.as_os_str().is_empty());
-        !path.as_os_str().is_empty() && !names.any(is_left_out)
-    };
-    let found = mounts
-        .iter()
-        // By the table: a server of another file system may not answer.
-        .filter(|mount| !options.one_file_system || Some(mount.device) == device)
-        .filter_map(|mount| {
-            let path = mount.point.strip_prefix(at).ok().filter(|path| is_read(path))?;
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-            let held = Place::below(dir, path, path).open(flags, Mode::empty()).ok()?;
-            retry_on_intr(|| fs::fstat(held.as_fd())).ok()
-        })
-        .filter(|found| !options.one_file_system || found.st_dev == stat.st_dev);
-    found.map(|found| identity(&found)).collect()
-}
-
-/// A line of proc_pid_mountinfo(5).
-#[derive(Debug, PartialEq, Eq)]
-struct Mount<'t> {
-    id: u64,
-    /// Its numbers, as text.
-    device: &'t [u8],
-    point: PathBuf,
-}
-
-impl<'t> Mount<'t> {
-    fn read(line: &'t [u8]) -> Option<Self> {
-        let mut fields = line.split(|&byte| byte == b' ');
-        let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-        let (device, point) = (fields.nth(1)?, fields.nth(1)?);
-        Some(Self { id, device, point: OsStr::from_bytes(&unescaped(point)).into() })
+    if !is_path_of(at, dir) {
+        return None;
     }
+    let table = std::fs::read("/proc/self/mountinfo").ok()?;
+    let lines = table.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let points: Vec<_> = lines.map(mount_point).collect::<Option<_>>()?;
+    let below = points.iter().filter_map(|point| point.strip_prefix(at).ok());
+    let identities = below.filter(|path| !path.as_os_str().is_empty()).filter_map(|path| {
+        // Not with O_DIRECTORY: it may be a file, and an automount is not to be triggered.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let held = Place::below(dir, path, path).open(flags, Mode::empty()).ok()?;
+        retry_on_intr(|| fs::fstat(held.as_fd())).ok().map(|stat| identity(&stat))
+    });
+    Some(identities.collect())
+}
+
+/// Does a path lead to a directory? One outside the root directory of this process, or that
+/// another mount covers, has a path that leads elsewhere.
+fn is_path_of(path: &Path, dir: BorrowedFd<'_>) -> bool {
+    match Place::here(path).open(OFlags::PATH, Mode::empty()) {
+        Ok(found) => {
+            let [here, there] = [dir, found.as_fd()].map(|fd| retry_on_intr(|| fs::fstat(fd)));
+            let mount = |fd| mount_of(fd, c"", AtFlags::EMPTY_PATH);
+            here.is_ok_and(|here| there.is_ok_and(|there| same_file(&here, &there)))
+                && mount(dir) == mount(found.as_fd())
+        }
+        // A user may have a directory open without rights to those above.
+        Err(errno) => errno == Errno::ACCESS,
+    }
+}
+
+/// The mount point in a line of proc_pid_mountinfo(5).
+fn mount_point(line: &[u8]) -> Option<PathBuf> {
+    let point = line.split(|&byte| byte == b' ').nth(4)?;
+    Some(OsStr::from_bytes(&unescaped(point)).into())
 }
 
 /// Some characters are three octal digits there, after a backslash.
@@ -86,8 +77,8 @@ mod tests {
     #[test]
     fn a_mount_has_its_point_as_it_is() {
         let line = b"33 32 0:27 /x /m/my\\040disk\\134\\0\xe9 rw shared:1 - tmpfs none rw";
-        let point = OsStr::from_bytes(b"/m/my disk\\\\0\xe9").into();
-        assert_eq!(Mount::read(line), Some(Mount { id: 33, device: b"0:27", point }));
-        assert_eq!(Mount::read(b""), None);
+        let point: &Path = OsStr::from_bytes(b"/m/my disk\\\\0\xe9").as_ref();
+        assert_eq!(mount_point(line).as_deref(), Some(point));
+        assert_eq!(mount_point(b"33 32 0:27 /x"), None);
     }
 }
