@@ -221,7 +221,10 @@ impl Error {
         let parts = &*self.0;
         match parts.what.split_once("{}") {
             Some((before, after)) if !parts.names_its_paths => {
-                format!("{}{after}", before.trim_end()).trim_start().to_owned()
+                let before = before.trim_end();
+                let before =
+                    before.strip_suffix(" of").or(before.strip_suffix(" for")).unwrap_or(before);
+                format!("{before}{after}").trim_start().to_owned()
             }
             _ => parts.what.clone().into_owned(),
         }
@@ -329,6 +332,11 @@ mod tests {
         let refusal = Error::refusal(Path::new("a b"), "{} has unknown file type");
         assert_eq!(refusal.to_string(), "'a b' has unknown file type");
         assert_eq!(refusal.what(), "has unknown file type");
+        let refusal =
+            Error::refusal(Path::new("a"), "verification of {} failed: it became shorter");
+        assert_eq!(refusal.what(), "verification failed: it became shorter");
+        let denied = Error::os(Path::new("a"), "preserving times for {}", Errno::PERM);
+        assert_eq!(denied.what(), "preserving times");
     }
 
     #[test]

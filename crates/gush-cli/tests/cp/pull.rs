@@ -333,10 +333,11 @@ while data := os.read(child.stdout.fileno(), 65536):
     os.write(1, data.replace(b'needle', b'nettle'))
 sys.exit(child.wait())
 END
-        $C --verify h:s/f h:s/g t; echo $?; ls t; $C --verify --json h:s/g u",
+        $C --verify h:s/f h:s/g t; echo $?; ls t; $C --verify --json h:s/g u; $C --verify --json h:s/f v",
     );
     let (said, shown) = (stderr(&output), stdout(&output));
     assert!(said.contains("verification of 't/f' failed: blake3 "), "{said}");
     let Some(json) = shown.strip_prefix("1\ng\n") else { panic!("{output:?}") };
     assert!(json.contains(r#""verified":true"#), "{json}");
+    assert!(json.contains(r#""what":"verification failed: blake3 "#), "{json}");
 }

@@ -347,8 +347,8 @@ fn verify(draft: &Draft, sent: Option<String>) -> Result<Option<gush::Digest>, g
         return Ok(Some(arrived));
     }
     let shown = draft.shown();
-    let [text, what] = [format!("{} ", quote::always(&shown)), String::new()].map(|name| {
-        format!("verification of {name}failed: blake3 {arrived} arrived, {sent} was sent")
+    let [text, what] = [format!(" of {}", quote::always(&shown)), String::new()].map(|of_name| {
+        format!("verification{of_name} failed: blake3 {arrived} arrived, {sent} was sent")
     });
     Err(gush_tree::Error::reported(&shown, Failure { text, what, ..Failure::default() }))
 }

@@ -204,3 +204,16 @@ fn the_record_of_an_error_names_the_operation_alone() {
         assert!(what.starts_with("cannot ") && !what.contains([':', '\'']), "{copy}: {said}");
     }
 }
+
+#[test]
+fn the_record_of_a_failed_write_names_no_path_either() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("big"), noise(3 << 20, 1)).unwrap();
+    for copy in ["$G cp --method read-write big m", "$C big h:m", "$C h:big m"] {
+        let script = format!("mount -t tmpfs -o size=2M none m; {copy} --json | grep errno.:28");
+        let Some(output) = remote_with_mounts(dir.path(), &script) else { return };
+        let said = stdout(&output);
+        let record: serde_json::Value = serde_json::from_str(&said).expect(&said);
+        assert_eq!(record["error"]["what"], "write failed on the target", "{copy}: {said}");
+    }
+}
