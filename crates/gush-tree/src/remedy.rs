@@ -38,7 +38,11 @@ pub(crate) fn not_made(
     match errno {
         // `cp a no/d/` wants the directory d.
         Errno::NOENT | Errno::NOTDIR if place.must_be_directory() && is_lacking() => {
-            Error::os(place.shown, what, errno).hinting(mkdir_remedy(place.shown))
+            let remedy = match errno {
+                Errno::NOTDIR => format!("it does not exist: {}", mkdir_remedy(place.shown)),
+                _ => mkdir_remedy(place.shown),
+            };
+            Error::os(place.shown, what, errno).hinting(remedy)
         }
         _ => not_made_below(place, what, errno),
     }

@@ -125,6 +125,17 @@ impl Way {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
+    /// The remedy for a command that has ended before gush answered.
+    fn remedy_for_silence(&self, host: &OsStr, status: Option<ExitStatus>) -> Option<String> {
+        let Self::Shell { shell, gush } = self else { return None };
+        // What a shell answers where it finds no such program, or none that it may run.
+        let lacks_gush = matches!(status.and_then(|status| status.code()), Some(126 | 127));
+        let option = if lacks_gush { "--remote-gush names another program; " } else { "" };
+        let (host, gush) = (host.to_string_lossy(), gush.to_string_lossy());
+        let words = shell.iter().map(String::as_str).chain([&*host, &*gush, "--version"]);
+        Some(format!("{option}`{}` shows why", shlex::try_join(words).ok()?))
+    }
+
     /// Has the command itself said why nobody answers? A link names the call that has failed.
     fn has_said(&self, error: &Error, status: Option<ExitStatus>) -> bool {
         let is_failure = status.and_then(|status| status.code()) == Some(1);
@@ -138,17 +149,12 @@ impl Way {
             Self::Address(_) => ("the link", "the address must lead to gush serve-tree"),
         };
         let status = status.filter(|status| !status.success());
-        // What a shell answers where it finds no such program, or none that it may run.
-        let hint = match (self, status.and_then(|status| status.code())) {
-            (Self::Shell { .. }, Some(126 | 127)) => {
-                " (is gush installed there? --remote-gush names it)"
-            }
-            _ => "",
-        };
+        // `exit status: 1`, or `signal: 9 (SIGKILL)`.
+        let status = status.map(|status| status.to_string().replacen(':', "", 1));
         match (error, status) {
             (error @ Error::Greeting(_), _) => Error::Refused(format!("{error} ({silence})")),
             (Error::Silent, Some(status)) => {
-                Error::Refused(format!("{name} ended with {status} before gush answered{hint}"))
+                Error::Refused(format!("{name} ended with {status} before gush answered"))
             }
             (Error::Ended | Error::Io { .. }, Some(status)) => {
                 Error::Refused(format!("{name} ended with {status} before the copy was complete"))
@@ -365,7 +371,7 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         reporter.expect(count_ahead(&settings.options, sides.sources.clone()));
     }
     gush_process::restore_sigchld();
-    let (mut is_reached, mut is_said) = (false, false);
+    let (mut is_reached, mut is_said, mut remedy) = (false, false, None);
     let ended = target.way.start(&sides.other, as_name).and_then(|(remote, streams)| {
         let mut options = settings.options.clone();
         options.preserve.numeric_ids = target.numeric_ids;
@@ -378,6 +384,9 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         }
         is_reached = !matches!(sent, Err(Error::Silent));
         let (command, status) = remote.wait()?;
+        if !is_reached {
+            remedy = target.way.remedy_for_silence(&sides.other.host, status);
+        }
         sent.map_err(|error| {
             is_said = target.way.has_said(&error, status);
             target.way.explains(error, &command, status)
@@ -395,7 +404,8 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
             if is_said && hint.is_none() {
                 return ExitCode::FAILURE;
             }
-            let hints: Vec<_> = target.way.remedy(&error).into_iter().chain(hint).collect();
+            let remedy = remedy.or_else(|| target.way.remedy(&error));
+            let hints: Vec<_> = remedy.into_iter().chain(hint).collect();
             let hint = in_brackets((!hints.is_empty()).then(|| hints.join("; ")).as_deref());
             match error {
                 Error::Local(_) | Error::Start { .. } => talker.fail(format_args!("{error}{hint}")),

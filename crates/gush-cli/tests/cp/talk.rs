@@ -49,7 +49,7 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
         ),
         (
             ["a", "b/"],
-            "cannot create regular file 'b/': Not a directory (mkdir -p 'b/' makes the directory)",
+            "cannot create regular file 'b/': Not a directory (it does not exist: mkdir -p 'b/' makes the directory)",
         ),
         (["a", "a/"], "cannot stat 'a/': Not a directory\n"),
         (["a", "dangling/"], "cannot create regular file 'dangling/': Not a directory\n"),

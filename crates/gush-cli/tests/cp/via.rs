@@ -77,7 +77,7 @@ fn a_server_that_is_killed_ends_the_copy_and_resume_goes_on() {
     let said = stdout(&output);
     let lines: Vec<&str> = said.lines().collect();
     assert!(matches!(lines[..], ["1", "1" | "2" | "3", "0", "same"]), "{output:?}");
-    assert!(stderr(&output).contains("h: the link ended with exit status: 1 before"), "{output:?}");
+    assert!(stderr(&output).contains("h: the link ended with exit status 1 before"), "{output:?}");
 }
 
 /// Its answer has several lines, of which the second one is empty.

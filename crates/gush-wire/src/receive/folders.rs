@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
 
-use gush_text::{in_brackets, mkdir_remedy, quote};
+use gush_text::{mkdir_remedy, quote};
 use gush_tree::remote::{Failure, Folder, Names, Portrait, Spared};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -374,9 +374,9 @@ impl Session {
             let shown = folder.shown_entry(name).join("");
             let why = gush_text::errno_text(Errno::NOTDIR);
             let text = format!(
-                "cannot create regular file {}: {why}{}",
+                "cannot create regular file {}: {why} (it does not exist: {})",
                 quote::always(&shown),
-                in_brackets(Some(&mkdir_remedy(&shown)))
+                mkdir_remedy(&shown)
             );
             return Err(gush_tree::Error::reported(&shown, text));
         }

@@ -32,8 +32,8 @@ fn a_failed_start_is_one_line_with_a_remedy() {
         ),
         (
             "$G cp --rsh false a:b t",
-            "a: false ended with exit status: 1 before gush answered ('a:b' is also \
-            a local file, written './a:b')\n"
+            "a: false ended with exit status 1 before gush answered (`false a gush --version` shows \
+            why; 'a:b' is also a local file, written './a:b')\n"
                 .into(),
         ),
         (
@@ -64,7 +64,10 @@ fn a_failed_remote_shell_and_a_talking_login_shell_are_explained() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "").unwrap();
     let said = fails(dir.path(), &["--rsh", "false", "a", "h:t"]);
-    assert!(said.contains("h: false ended with exit status: 1"), "{said}");
+    assert!(
+        said.contains("h: false ended with exit status 1 before gush answered (`false h gush"),
+        "{said}"
+    );
     let said = fails(dir.path(), &["--rsh", "echo welcome to a friendly shell;", "a", "h:t"]);
     assert!(said.contains("it sent 'welcome to a friendly shell"), "{said}");
     let said = fails(dir.path(), &["--rsh", "./none", "a", "h:t"]);
@@ -101,8 +104,22 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     for (shell, said) in [
         ("echo Welcome to this machine; exec sleep 600", "it sent 'Welcome to this mach"),
-        ("exec false", "exit status: 1 before gush answered\n"),
-        ("exec no-such-gush", "exit status: 127 before gush answered (is gush installed there?"),
+        (
+            "exec true",
+            "h: the other side ended without an answer (`./other h gush --version` shows why)\n",
+        ),
+        (
+            "kill -9 $$",
+            "./other ended with signal 9 (SIGKILL) before gush answered (`./other h gush",
+        ),
+        (
+            "exec false",
+            "exit status 1 before gush answered (`./other h gush --version` shows why)\n",
+        ),
+        (
+            "exec no-such-gush",
+            "exit status 127 before gush answered (--remote-gush names another program; `./other h",
+        ),
         // The greeting of gush, then an end; nothing is read, and a write waits for room.
         ("$G serve-tree </dev/null; exec >&-; exec sleep 600", "before the copy was complete"),
         ("$G serve-tree </dev/null; exec <&-; exec sleep 600", "connection lost while sending"),

@@ -79,7 +79,7 @@ fn the_name_of_a_directory_makes_no_file() {
         "echo a >a; mkdir s; $C -r s h:made/ && $C a h:new/; $C -T a h:made/; $C -T a h:.; $C -T a h:/",
     );
     let why = [
-        "gush: cp: h: cannot create regular file 'new/': Not a directory (mkdir -p 'new/' makes the directory)",
+        "gush: cp: h: cannot create regular file 'new/': Not a directory (it does not exist: mkdir -p 'new/' makes the directory)",
         "gush: cp: h: cannot overwrite directory 'made' with non-directory",
         "gush: cp: h: cannot overwrite directory '.' with non-directory",
         "gush: cp: h: cannot overwrite directory '/' with non-directory",
