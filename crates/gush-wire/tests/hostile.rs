@@ -529,15 +529,22 @@ fn rules_and_marks_are_bounded() {
         has_names: false,
         resumes: Some(Vec::new()),
     });
-    let roots = (1..3000).flat_map(|id| {
-        let mut root = directory_in(BASE, id, &id.to_string());
-        if let ToReceiver::Enter { within, mounted, .. } = &mut root {
-            *(if id % 2 == 0 { within } else { mounted.insert(Vec::new()) }) = vec![1; 1_000_000];
-        }
-        [root, leave(id, 0)]
-    });
-    let cases: [(&str, Box<dyn Iterator<Item = ToReceiver>>); 3] =
-        [("rules", Box::new(ignores)), ("marks", Box::new(resumes)), ("roots", Box::new(roots))];
+    let roots = |are_mounts: bool| {
+        (1..3000).flat_map(move |id| {
+            let mut root = directory_in(BASE, id, &id.to_string());
+            if let ToReceiver::Enter { within, mounted, .. } = &mut root {
+                let roots = if are_mounts { mounted.insert(Vec::new()) } else { within };
+                *roots = vec![1; 1_000_000];
+            }
+            [root, leave(id, 0)]
+        })
+    };
+    let cases: [(&str, Box<dyn Iterator<Item = ToReceiver>>); 4] = [
+        ("rules", Box::new(ignores)),
+        ("marks", Box::new(resumes)),
+        ("roots", Box::new(roots(false))),
+        ("mounts", Box::new(roots(true))),
+    ];
     for (what, records) in cases {
         let dir = tempfile::tempdir().unwrap();
         let (ended, _) = receive_by(mirror.clone(), dir.path(), records, &[]);

@@ -370,6 +370,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
@@ -397,8 +398,18 @@ mod tests {
         let queue = Queue::default();
         queue.put([found()]);
         assert_eq!(queue.is_behind(Duration::ZERO, true), Some(Behind::Now));
+        let (to, from) = mpsc::channel();
         thread::scope(|scope| {
-            scope.spawn(|| assert_eq!(queue.is_behind(LONG, true), Some(Behind::Much)));
+            let queue = &queue;
+            scope.spawn(move || {
+                to.send(rustix::thread::gettid()).unwrap();
+                assert_eq!(queue.is_behind(LONG, true), Some(Behind::Much));
+            });
+            let waiting = from.recv().unwrap().as_raw_nonzero();
+            let stat = format!("/proc/self/task/{waiting}/stat");
+            while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+                thread::yield_now();
+            }
             queue.put([found()]);
         });
         assert_eq!(queue.is_behind(Duration::ZERO, false), Some(Behind::Now));
