@@ -60,8 +60,8 @@ pub(crate) fn is_pending(dir: BorrowedFd<'_>, name: &Path) -> bool {
 /// signal.
 ///
 /// A program that copies with [`atomic`](crate::CopyOptions::atomic) or makes
-/// [`Parents`](crate::Parents) calls this function from the thread that waits for SIGINT, SIGTERM
-/// and SIGHUP. Without this call a signal may leave a file named `.NAME.gush-XXXXXX`, or a
+/// [`Parents`](crate::Parents) calls this function from the thread that waits for SIGINT, SIGQUIT,
+/// SIGTERM and SIGHUP. Without this call a signal may leave a file named `.NAME.gush-XXXXXX`, or a
 /// directory with a mode that was lent for the copy. An atomic copy started after this call waits
 /// for ever. What a mirror with [`last`](crate::CopyOptions::last) has set aside keeps its
 /// temporary name: the next mirror removes it.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use gush::Errno;
-use gush_process::{Signals, Stop, Then as Fate};
+use gush_process::{Signals, Stop, Termination, Then as Fate};
 
 use super::direct;
 use super::display::{DELAY, DelayedStart};
@@ -48,7 +48,7 @@ impl SignalHandler {
         });
         let (first, later) = (Arc::clone(&handler), Arc::clone(&handler));
         let (mut tries, mut locked_tries) = (0, 0);
-        let signals = Signals::new(move |_| first.end());
+        let signals = Signals::new(move |signal| first.end(signal));
         let mut signals = signals.while_ending(TRY_EVERY, move || {
             // Later only the wait for a command is left.
             if tries < INTERRUPT_TRIES {
@@ -108,20 +108,23 @@ impl SignalHandler {
         }
     }
 
-    /// The first signal ends transfers in order, unless one is in a blocking call; the second ends
-    /// the process.
-    fn end(&self) -> Fate {
+    /// The first signal ends transfers in order, unless one is in a blocking call; the second, or
+    /// SIGQUIT, ends the process.
+    fn end(&self, signal: Termination) -> Fate {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_second =
-            transfers.iter().any(|state| state.stop_reason() == Some(StopReason::Signal));
-        transfers.iter().for_each(|state| state.stop(StopReason::Signal));
-        // A blocking call may never return to see the stop.
-        let dies =
-            is_second || transfers.is_empty() || transfers.iter().any(|one| one.is_blocking());
-        drop(transfers);
-        if !dies {
-            return Fate::GoOn;
+        // A transfer that stops in order would end the process with another status first.
+        if signal != Termination::Quit {
+            let is_second =
+                transfers.iter().any(|state| state.stop_reason() == Some(StopReason::Signal));
+            transfers.iter().for_each(|state| state.stop(StopReason::Signal));
+            // A blocking call may never return to see the stop.
+            let dies =
+                is_second || transfers.is_empty() || transfers.iter().any(|one| one.is_blocking());
+            if !dies {
+                return Fate::GoOn;
+            }
         }
+        drop(transfers);
         self.close_line();
         self.clean_up();
         Fate::Die

@@ -13,6 +13,7 @@ mod remedies;
 mod sandbox;
 mod shared_flags;
 mod shipped;
+mod signals;
 mod unread_messages;
 mod whole_datagrams;
 mod words;

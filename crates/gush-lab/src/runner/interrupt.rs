@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -19,7 +19,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The signal that came; 0 before. Stored by the handler itself, so that it is never late.
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-const HEEDED: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+const HEEDED: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
 /// Does this process ignore the signal, as after nohup(1)? (proc_pid_status(5), "SigIgn")
 fn is_ignored(signal: i32) -> bool {
@@ -28,8 +28,8 @@ fn is_ignored(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// From now on the first SIGINT, SIGTERM or SIGHUP ends the children and sets [`requested`]. An
-/// ignored signal stays ignored.
+/// From now on the first of these signals ends the children and sets [`requested`]. An ignored
+/// signal stays ignored.
 ///
 /// A second one ends the program as the default action would. Handlers rather than blocked signals,
 /// because children would inherit the latter.
