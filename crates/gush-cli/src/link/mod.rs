@@ -23,6 +23,7 @@ use gush::Rate;
 use gush::pipe::Pool;
 use gush_link::address::{Address, AddressError};
 use gush_link::{Link, OnEnd, Settings, Stop, Tee};
+use gush_process::Termination;
 use gush_text::{errno_text, in_brackets, os_text, quote};
 
 use crate::args;
@@ -30,9 +31,6 @@ use crate::talk::{Talker, remedy_to_store};
 use messages::Messages;
 use options::{Format, Options};
 use progress::Display;
-
-/// As a shell counts it.
-const DIED_OF_SIGTERM: u8 = 128 + 15;
 
 /// The definition of `gush link`, for parsing, help, manual page and completions.
 pub fn command() -> clap::Command {
@@ -112,7 +110,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let is_drained = watch.finish();
     match ran {
         // As socat, which exits with this status and leaves its clients to other processes.
-        Ok(_) if is_drained && options.graceful => ExitCode::from(DIED_OF_SIGTERM),
+        Ok(_) if is_drained && options.graceful => {
+            signals::report_exit(Termination::Terminate);
+            ExitCode::from(signals::status(Termination::Terminate))
+        }
         Ok(_) => ExitCode::SUCCESS,
         Err(failure) if failure.reader_gone && !options.graceful => {
             // As filters do, unless SIGPIPE was ignored from the start, and unlike socat.

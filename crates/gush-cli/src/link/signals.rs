@@ -1,6 +1,6 @@
 //! The effects of SIGTERM, SIGINT, SIGQUIT, SIGHUP and SIGUSR1 on a link.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use std::{process, thread};
 
@@ -38,49 +38,46 @@ pub fn watch(
     let watch = Watch { ended, stop: stop.clone() };
     let stop = stop.clone();
     let respond = move |signal| {
+        // A link without `fork` has a single connection, and nothing to drain.
+        if signal == Termination::Terminate && forks && !stop.is_wanted() {
+            info!("draining: no new clients, those that are connected finish");
+            stop.drain();
+            return Then::GoOn;
+        }
         if exits {
-            // In socat's words, which scripts look for.
-            let number = status(signal) - 128;
-            match signal {
-                Termination::Quit => error!("exiting on signal {number}"),
-                Termination::Terminate => warn!("exiting on signal {number}"),
-                _ => info!("exiting on signal {number}"),
-            }
+            report_exit(signal);
         }
-        let then = respond(signal, &stop, forks, &is_ended);
-        if then == Then::Die {
-            messages.wait_a_second();
-            if exits {
-                process::exit(status(signal));
-            }
+        stop.end();
+        // Ended or not, the process dies.
+        let _ = is_ended.recv_timeout(EXIT_TIMEOUT);
+        messages.wait_a_second();
+        if exits {
+            process::exit(status(signal).into());
         }
-        then
+        Then::Die
     };
     Signals::new(respond).reports(report).watch()?;
     Ok(watch)
 }
 
+/// In socat's words, which scripts look for.
+pub fn report_exit(signal: Termination) {
+    let number = status(signal) - 128;
+    match signal {
+        Termination::Quit => error!("exiting on signal {number}"),
+        Termination::Terminate => warn!("exiting on signal {number}"),
+        _ => info!("exiting on signal {number}"),
+    }
+}
+
 /// As socat's, which handles the signals and exits.
-fn status(signal: Termination) -> i32 {
+pub fn status(signal: Termination) -> u8 {
     128 + match signal {
         Termination::HangUp => 1,
         Termination::Interrupt => 2,
         Termination::Quit => 3,
         Termination::Terminate => 15,
     }
-}
-
-fn respond(signal: Termination, stop: &Stop, forks: bool, is_ended: &Receiver<()>) -> Then {
-    // A link without `fork` has a single connection, and nothing to drain.
-    if signal == Termination::Terminate && forks && !stop.is_wanted() {
-        info!("draining: no new clients, those that are connected finish");
-        stop.drain();
-        return Then::GoOn;
-    }
-    stop.end();
-    // Ended or not, the process dies.
-    let _ = is_ended.recv_timeout(EXIT_TIMEOUT);
-    Then::Die
 }
 
 impl Watch {

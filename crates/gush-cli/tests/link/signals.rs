@@ -6,8 +6,9 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::common::link::{Running, echo, eventually};
-use crate::common::{gush, skipped};
+use crate::common::link::{Running, ask, echo, eventually};
+use crate::common::{gush, skipped, strace};
+use gush_test::side_by_side;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -50,6 +51,20 @@ fn a_graceful_link_that_has_drained_has_the_status_of_a_death_by_sigterm() {
     assert!(said.contains("warning: exiting on signal 15"), "{said}");
 }
 
+/// As socat's processes of clients go on.
+#[test]
+fn a_graceful_link_says_that_it_exits_once_it_has_drained() {
+    let link = Running::start(&["--graceful", LISTEN, &format!("tcp:{}", echo())]);
+    let client = served(&link);
+    link.signal(Signal::TERM);
+    link.says("draining");
+    assert_eq!(ask(client, b"still here"), b"still here");
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(143));
+    let [drains, exits] = ["draining", "exiting on signal 15"].map(|words| said.find(words));
+    assert!(drains < exits, "{said}");
+}
+
 #[test]
 fn the_second_sigterm_ends_it_and_reports_every_connection() {
     let link = Running::start(&["--json", LISTEN, &format!("tcp:{}", echo())]);
@@ -83,6 +98,34 @@ fn sigint_ends_it_at_once_and_leaves_no_socket() {
         assert_eq!(status.signal(), Some(signal.as_raw()), "{said}");
         assert!(!path.exists(), "{said}");
     }
+}
+
+/// On whichever thread: its accept lasts until draining has begun.
+#[test]
+fn a_client_that_is_accepted_as_draining_begins_is_served() {
+    let probe = strace(&[]);
+    if let Err(why) = probe {
+        return skipped(&why);
+    }
+    side_by_side(0..8, |round| {
+        let mut command = strace(&["-D", "-e", "inject=accept4:delay_exit=1000000"]).unwrap();
+        let target = format!("tcp:{}", echo());
+        command.args(["link", "--log", "info", "--threads", "2", LISTEN, &target]);
+        let link = Running::of(command);
+        // One on each thread.
+        let served: Vec<_> = (0..2).map(|_| link.client()).collect();
+        for mut client in &served {
+            client.write_all(b"hello").unwrap();
+            client.read_exact(&mut [0; 5]).unwrap();
+        }
+        let before = link.descriptors();
+        let client = link.client();
+        eventually("it is accepted", || link.descriptors() > before);
+        link.signal(Signal::TERM);
+        assert_eq!(ask(client, b"hello"), b"hello", "round {round}");
+        drop(served);
+        assert!(link.finish().0.success());
+    });
 }
 
 #[test]
@@ -132,9 +175,9 @@ fn sigusr1_prints_the_totals_and_the_link_goes_on() {
 fn a_program_dies_of_sigquit_and_sigusr1() {
     for signal in ["QUIT", "USR1"] {
         let mut command = gush();
-        let program = format!("shell:'kill -{signal} $$; echo survived'");
+        let program = format!("shell:'echo begun; kill -{signal} $$; echo survived'");
         let output = command.args(["link", "-u", &program, "-"]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{signal}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "begun\n", "{signal}: {output:?}");
     }
 }
 
@@ -195,6 +238,7 @@ fn a_hang_up_or_interrupt_that_was_ignored_stays_ignored() {
     drop(client);
     let (status, _, said) = link.finish();
     assert!(status.success(), "{said}");
+    assert!(!said.contains(" in all"), "totals: {said}");
 }
 
 #[test]

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gush_test::{Port, side_by_side, skipped};
+use gush_test::Port;
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
 use serde_json::json;
 
 use super::{Hand, Lines, VERSION, answers};
+use crate::common::gush;
 use crate::common::link::{Running, ask, client_of, echo, eventually};
-use crate::common::{gush, strace};
 
 #[test]
 fn no_client_is_refused_while_links_take_over_from_each_other() {
@@ -189,33 +189,4 @@ fn a_client_that_waits_for_descriptors_is_served_once_a_handover_frees_some() {
         let (status, _, said) = link.finish();
         assert!(status.success(), "{said}");
     }
-}
-
-/// On whichever thread: its accept lasts until draining has begun.
-#[test]
-fn a_client_that_is_accepted_as_draining_begins_is_served() {
-    let probe = strace(&[]);
-    if let Err(why) = probe {
-        return skipped(&why);
-    }
-    side_by_side(0..8, |round| {
-        let mut command = strace(&["-D", "-e", "inject=accept4:delay_exit=1000000"]).unwrap();
-        let listen = "tcp-listen:127.0.0.1:0,fork";
-        let target = format!("tcp:{}", echo());
-        command.args(["link", "--log", "info", "--threads", "2", listen, &target]);
-        let link = Running::of(command);
-        // One on each thread.
-        let served: Vec<_> = (0..2).map(|_| link.client()).collect();
-        for mut client in &served {
-            client.write_all(b"hello").unwrap();
-            client.read_exact(&mut [0; 5]).unwrap();
-        }
-        let before = link.descriptors();
-        let client = link.client();
-        eventually("it is accepted", || link.descriptors() > before);
-        link.signal(Signal::TERM);
-        assert_eq!(ask(client, b"hello"), b"hello", "round {round}");
-        drop(served);
-        assert!(link.finish().0.success());
-    });
 }
