@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::future::pending;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gush_text::quote;
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -16,7 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tracing::warn;
 
-use super::relays::Paused;
+use super::relays::{Paused, STOPPING, STOPPING_FIRST};
 use super::wire::{
     GROUP, HAND_BYTES, Hello, Known, Message, NAME_BYTES, PAUSED, State, VERSION, Wire, unexpected,
     unless,
@@ -179,7 +181,7 @@ async fn answer(
 async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Result<Wire> {
     let mut wire = Wire::new(socket)?;
     if !wire.is_own_users()? {
-        return refuse(&wire, "the new process is another user's".into()).await;
+        return refuse(&wire, "the new process is another user's".into(), "").await;
     }
     let hello = match wire.receive().await?.0 {
         Message::Hello(hello) => hello,
@@ -188,17 +190,16 @@ async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Resul
     if hello.version != VERSION {
         let why = format!(
             "the running link speaks version {VERSION} of the handover, and the new process \
-             version {}: end the running one first",
+             version {}",
             hello.version
         );
-        return refuse(&wire, why).await;
+        return refuse(&wire, why, ": end the running one first").await;
     }
     if hello != *own {
-        let why = format!(
-            "the running link has the addresses {} {}: give this one the same, or another PATH",
-            own.first, own.second
-        );
-        return refuse(&wire, why).await;
+        let quoted = |address| quote::always(Path::new(address));
+        let (first, second) = (quoted(&own.first), quoted(&own.second));
+        let why = format!("the running link has the addresses {first} and {second}");
+        return refuse(&wire, why, ": use the same, or another PATH").await;
     }
     let place = listeners.metrics.as_ref().map(|(place, _)| place.clone());
     let metrics = listeners.metrics.as_ref().map(|(_, listener)| listener);
@@ -212,9 +213,10 @@ async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Resul
     }
 }
 
-async fn refuse(wire: &Wire, why: String) -> io::Result<Wire> {
+/// Gives the new process the reason with the `remedy`, which is for its user.
+async fn refuse(wire: &Wire, why: String, remedy: &str) -> io::Result<Wire> {
     // Best effort: the reason is logged here, too.
-    let _ = wire.send(&Message::Refused(why.clone()), &[]).await;
+    let _ = wire.send(&Message::Refused(format!("{why}{remedy}")), &[]).await;
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
@@ -224,8 +226,9 @@ async fn introduce(wire: &mut Wire, shared: &Shared) -> io::Result<HashSet<u64>>
     let mut known = HashSet::new();
     let Some(relays) = &shared.relays else { return Ok(known) };
     for ids in relays.ids().chunks(GROUP) {
-        // Each stands still only until it is sent with its group.
-        let paused = relays.stop(ids).await;
+        // Each stands still only until it is sent with its group; those that are late follow with
+        // their states.
+        let paused = relays.stop(ids, STOPPING_FIRST).await;
         introduction(paused.iter(), &mut known).send(wire).await?;
     }
     Ok(known)
@@ -295,7 +298,7 @@ impl Taker {
         let paused = match &shared.relays {
             Some(relays) => {
                 relays.wait_for_openings(&shared.ledger).await;
-                relays.stop(&relays.ids()).await
+                relays.stop(&relays.ids(), STOPPING).await
             }
             None => Vec::new(),
         };

@@ -61,7 +61,7 @@ use give::{Giver, Taker};
 pub(crate) use relays::{Entry, Relays, Request};
 use take::Taking;
 pub(crate) use take::{Newcomers, Resumed, Taken, Untaken};
-use wire::{Hello, VERSION};
+use wire::{Hello, VERSION, is_gone};
 
 /// Said with the reason.
 pub(crate) const FAILED: &str = "a handover failed, and this link continues";
@@ -243,11 +243,13 @@ impl Standing {
     ) -> Result<(), Failure> {
         let Self::Taking(incoming) = std::mem::replace(self, Self::Apart) else { return Ok(()) };
         let Incoming { path, hello, metrics, door, mut name, .. } = incoming;
-        if let Err(Untaken { error, is_abandoned }) = all {
-            // One that ends by itself removes the names.
-            if !(is_abandoned && name.as_ref().is_some_and(Made::is_there)) {
+        if let Err(Untaken { error, abandoned }) = all {
+            // One that ends by itself has ended its connections, and removed the names.
+            let is_there = name.as_ref().is_some_and(Made::is_there);
+            let Some(received) = abandoned.filter(|_| is_there) else {
                 return Err(failure(&path, error));
-            }
+            };
+            received.reset();
             warn!(
                 "handover at {}: the running link was killed, with its connections; this one \
                  serves new clients",
@@ -271,10 +273,16 @@ impl Standing {
 }
 
 fn failure(path: &Path, error: io::Error) -> Failure {
-    let why = os_text(&error);
+    let why = match is_gone(&error) {
+        true => "the running link has ended, or has given the handover up".into(),
+        false => os_text(&error),
+    };
     let hint = match error.kind() {
+        _ if is_gone(&error) => " (start this one again)",
         io::ErrorKind::InvalidData => " (another program has this socket: choose another PATH)",
         io::ErrorKind::TimedOut => " (`ss -xlp` shows which program has this socket)",
+        // epoll_ctl(2): a socket has room for its messages.
+        io::ErrorKind::StorageFull => " (sysctl fs.epoll.max_user_watches limits descriptors)",
         _ => "",
     };
     Failure::new(format!("handover at {}: {why}{hint}", path.display()), error.raw_os_error())

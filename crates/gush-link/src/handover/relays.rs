@@ -20,7 +20,9 @@ use crate::session::Names;
 const OPENING: Duration = Duration::from_millis(50);
 /// How long no relay may stop that was asked to, on a machine with too much to do for example.
 /// Those that are later stay.
-const STOPPING: Duration = Duration::from_secs(1);
+pub(super) const STOPPING: Duration = Duration::from_secs(1);
+/// The same where those that are later are asked again.
+pub(super) const STOPPING_FIRST: Duration = Duration::from_millis(20);
 
 /// The relays that can move, by the number of their connection.
 #[derive(Default)]
@@ -36,13 +38,36 @@ pub(crate) struct Entry<'a> {
 /// Asks a relay to stop.
 #[derive(Clone)]
 pub(crate) struct Request {
-    stopped: Arc<Mutex<Stopped>>,
+    stopped: Stopped,
     /// No message is ever sent: the channel closes when no relay has a request.
     _asked: mpsc::Sender<Infallible>,
 }
 
-/// Those that have stopped so far; none is taken once nobody waits for them.
-type Stopped = Option<Vec<Paused>>;
+/// The relays that have stopped so far; none is taken once nobody waits for them.
+#[derive(Clone)]
+struct Stopped(Arc<Mutex<Option<Arrived>>>);
+
+struct Arrived {
+    paused: Vec<Paused>,
+    /// When the last one came.
+    last: Instant,
+}
+
+impl Stopped {
+    fn get(&self) -> MutexGuard<'_, Option<Arrived>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for relays to stop. Dropped, it lets them go on, also while others have its requests.
+struct Stopping(Stopped);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        let paused = self.0.get().take();
+        drop(paused);
+    }
+}
 
 /// A connection whose relay has stopped. Dropped, it goes on in this process.
 pub(super) struct Paused {
@@ -69,12 +94,15 @@ impl Relays {
         self.all().keys().copied().collect()
     }
 
-    /// Asks the relays with these numbers to stop. Returns those that have, once all have or the
-    /// rest is late, and goes on then.
-    pub(super) async fn stop(&self, ids: &[u64]) -> Vec<Paused> {
+    /// Asks the relays with these numbers to stop. Returns those that have, once all have or none
+    /// has for so long, and goes on then.
+    pub(super) async fn stop(&self, ids: &[u64], patience: Duration) -> Vec<Paused> {
         let (sender, mut asked) = mpsc::channel(1);
-        let stopped = Arc::new(Mutex::new(Some(Vec::with_capacity(ids.len()))));
-        let request = Request { stopped: Arc::clone(&stopped), _asked: sender };
+        let mut since = Instant::now();
+        let arrived = Arrived { paused: Vec::with_capacity(ids.len()), last: since };
+        let stopped = Stopped(Arc::new(Mutex::new(Some(arrived))));
+        let request = Request { stopped: stopped.clone(), _asked: sender };
+        let stopping = Stopping(stopped);
         {
             let all = self.all();
             // A relay that ends meanwhile drops its request.
@@ -82,17 +110,15 @@ impl Relays {
             asked.for_each(|relay| drop(relay.send(request.clone())));
         }
         drop(request);
-        let stopped = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut count = 0;
         // Woken once, and not by each.
-        while within(STOPPING, asked.recv()).await.is_err() {
-            let now = stopped().as_ref().map_or(0, Vec::len);
-            if std::mem::replace(&mut count, now) == now {
+        while within((since + patience) - Instant::now(), asked.recv()).await.is_err() {
+            let last = stopping.0.get().as_ref().map_or(since, |arrived| arrived.last);
+            if std::mem::replace(&mut since, last) == last {
                 break;
             }
         }
-        let paused = stopped().take();
-        paused.unwrap_or_default()
+        let stopped = stopping.0.get().take();
+        stopped.map_or_else(Vec::new, |arrived| arrived.paused)
     }
 
     /// Waits a moment if connections are being opened.
@@ -132,9 +158,10 @@ impl Request {
         let (back, stays) = oneshot::channel();
         let paused = Paused { id, names, began, relaying: Some((relaying, back)) };
         // One that is late is dropped, and comes back.
-        let late = match &mut *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(stopped) => {
-                stopped.push(paused);
+        let late = match &mut *self.stopped.get() {
+            Some(arrived) => {
+                arrived.paused.push(paused);
+                arrived.last = Instant::now();
                 None
             }
             None => Some(paused),
@@ -163,5 +190,70 @@ impl Drop for Paused {
             // Its task is gone only if the link has ended.
             let _ = back.send(relaying);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use gush_net::{Conduit, Relay, RelayOptions};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::connection::Directions;
+    use crate::open::{End, Peer};
+
+    async fn asked(entry: &mut Entry<'_>) -> Request {
+        poll_fn(|cx| Entry::poll_asked(Some(entry), cx)).await
+    }
+
+    async fn offer(request: Request, id: u64) -> Option<Box<Relaying>> {
+        let end = || {
+            let (socket, _) = std::os::unix::net::UnixStream::pair().expect("a pair");
+            let conduit = Conduit::new(socket.into()).expect("an end");
+            Box::new(End::new(conduit, Peer::Other("peer".into())))
+        };
+        let relaying = Box::new(Relaying {
+            first: end(),
+            second: end(),
+            relay: Relay::new(&RelayOptions::new()),
+            directions: Directions { forward: true, back: true },
+            has_datagrams: false,
+        });
+        let names = Names { client: "client".into(), other: "other".into() };
+        request.offer(id, names, std::time::Instant::now(), relaying).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_late_relay_holds_the_others_no_longer_than_the_limit() {
+        let relays = Relays::default();
+        let [mut late, mut one, mut other] = [0, 1, 2].map(|id| relays.enter(id));
+        let began = Instant::now();
+        let serves = async {
+            let _late = asked(&mut late).await;
+            let (one, other) = (asked(&mut one).await, asked(&mut other).await);
+            tokio::join!(offer(one, 1), offer(other, 2))
+        };
+        let stops = async {
+            let paused = relays.stop(&[0, 1, 2], STOPPING).await;
+            (paused.len(), began.elapsed())
+        };
+        let ((stopped, held), _) = tokio::join!(stops, serves);
+        assert_eq!(stopped, 2);
+        assert!(held < 2 * STOPPING, "{held:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_relay_goes_on_when_nobody_waits_for_the_others_any_more() {
+        let relays = Relays::default();
+        let [mut late, mut one] = [0, 1].map(|id| relays.enter(id));
+        let stops = timeout(Duration::from_millis(1), relays.stop(&[0, 1], STOPPING));
+        let serves = async {
+            let _late = asked(&mut late).await;
+            timeout(2 * STOPPING, offer(asked(&mut one).await, 1)).await
+        };
+        let (stopped, served) = tokio::join!(stops, serves);
+        assert!(stopped.is_err() && served.is_ok_and(|stays| stays.is_some()));
     }
 }

@@ -102,8 +102,7 @@ impl Taking {
             let taken = match take_all(&mut wire, &shared, &mut received, &events).await {
                 Ok(()) => Ok(received.all),
                 Err(error) if is_gone(&error) && has_ended(process).await => {
-                    received.reset();
-                    Err(Untaken { error, is_abandoned: true })
+                    Err(Untaken { error, abandoned: Some(received) })
                 }
                 Err(error) => Err(error.into()),
             };
@@ -124,7 +123,7 @@ async fn has_ended(process: Option<OwnedFd>) -> bool {
 
 /// Connections of the running link.
 #[derive(Default)]
-struct Received {
+pub(crate) struct Received {
     /// Which are relayed there.
     known: HashMap<u64, Introduced>,
     /// Which stand still.
@@ -132,8 +131,8 @@ struct Received {
 }
 
 impl Received {
-    /// Resets them: their process has ended, and the rest of their data is lost.
-    fn reset(self) {
+    /// Resets them: their process was killed, and the rest of their data is lost.
+    pub(super) fn reset(self) {
         let known = self.known.values().flat_map(|one| &one.ends);
         let all = self.all.iter().flat_map(|(one, _)| [&one.relaying.first, &one.relaying.second]);
         known.chain(all).for_each(|end| end.conduit.reset_on_close());
@@ -199,13 +198,13 @@ pub(crate) type Taken = Result<Vec<(Box<Resumed>, Seat)>, Untaken>;
 /// Why nothing belongs to this link.
 pub(crate) struct Untaken {
     pub error: io::Error,
-    /// Nothing is the running link's either: its process has ended.
-    pub is_abandoned: bool,
+    /// What it has sent, which is not the running link's either: its process has ended.
+    pub abandoned: Option<Received>,
 }
 
 impl From<io::Error> for Untaken {
     fn from(error: io::Error) -> Self {
-        Self { error, is_abandoned: false }
+        Self { error, abandoned: None }
     }
 }
 

@@ -81,8 +81,11 @@ fn a_process_with_other_addresses_gets_nothing() {
     let output = gush().args(words).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&lines.target) && said.contains("another PATH"), "{said}");
-    link.says("a handover is refused");
+    let why =
+        format!("the running link has the addresses '{}' and '{}'", lines.listen(), lines.target);
+    assert!(said.contains(&format!("{why}: use the same, or another PATH\n")), "{said}");
+    let line = link.says("a handover is refused: ");
+    assert!(line.ends_with(&why), "{line}");
     answers(&lines.port.place());
 }
 

@@ -129,7 +129,7 @@ fn a_new_process_ends_by_a_signal_in_each_phase_of_a_handover() {
 }
 
 /// A connection, which has moved nothing yet: what is known of it, and its state.
-fn connection() -> [Value; 2] {
+pub fn connection() -> [Value; 2] {
     let part = json!({"reads": true, "writes": true, "is_tcp": true});
     let direction = json!({"delivered_bytes": 0, "by_method": [0, 0, 0], "piped_bytes": 0,
         "through_memory": false, "is_at_end": false, "has_seen_end": false, "is_done": false});
@@ -145,7 +145,7 @@ fn connection() -> [Value; 2] {
 }
 
 /// A connection over TCP.
-fn pair() -> (TcpStream, TcpStream) {
+pub fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (client, listener.accept().unwrap().0)
