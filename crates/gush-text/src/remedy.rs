@@ -1,5 +1,6 @@
 //! Remedies for error numbers of calls on names, programs and addresses.
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -222,7 +223,7 @@ pub fn mkdir_remedy(directory: &Path) -> String {
     format!("mkdir -p {} makes the directory", quote::always(directory))
 }
 
-/// That remedy, if the directory of `path` is missing.
+/// The remedy `mkdir -p`, if the directory is missing in which `path` is, or to which it links.
 ///
 /// ```
 /// use std::path::Path;
@@ -232,8 +233,22 @@ pub fn mkdir_remedy(directory: &Path) -> String {
 /// ```
 #[must_use]
 pub fn missing_directory(path: &Path) -> Option<String> {
+    let path = followed(path);
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty())?;
-    directory.symlink_metadata().is_err().then(|| mkdir_remedy(directory))
+    // mkdir(1) does not make the directory to which a link leads.
+    let directory = followed(directory);
+    directory.symlink_metadata().is_err().then(|| mkdir_remedy(&directory))
+}
+
+/// The name to which `path` leads if it is a symbolic link.
+fn followed(path: &Path) -> Cow<'_, Path> {
+    let mut path = Cow::Borrowed(path);
+    // As many as the kernel follows (path_resolution(7)).
+    for _ in 0..40 {
+        let Ok(target) = path.read_link() else { break };
+        path = path.with_file_name(target).into();
+    }
+    path
 }
 
 #[cfg(test)]

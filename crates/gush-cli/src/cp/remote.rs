@@ -166,9 +166,19 @@ impl Way {
 
 #[cfg(feature = "link")]
 fn check_address(address: &OsStr) -> Result<(), String> {
-    gush_link::address::Address::from_os(address)
-        .map(drop)
-        .map_err(|error| format!("--via: {error}"))
+    use std::os::unix::fs::FileTypeExt;
+
+    use gush_link::address::{Address, Target};
+
+    let address = Address::from_os(address).map_err(|error| format!("--via: {error}"))?;
+    let is_socket = |path: &Path| path.metadata().is_ok_and(|found| found.file_type().is_socket());
+    match address.target() {
+        // Any other word is a path.
+        Target::Path(path) if !is_socket(path) => {
+            Err("--via takes an address such as tcp:HOST:PORT".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(not(feature = "link"))]

@@ -102,6 +102,7 @@ fn an_address_that_leads_nowhere_is_explained() {
     std::fs::write(dir.path().join("a"), "").unwrap();
     for (options, part) in [
         (&["--via", "tcx:1"][..], "--via: "),
+        (&["--via", "foo"], "gush: cp: --via takes an address such as tcp:HOST:PORT\n"),
         (&["--via", "unix:none"], "unix:none: connect: No such file"),
         (&["--via", "unix:x", "--rsh", "ssh"], "--via starts no remote shell"),
         (&["--via", "unix:x", "--remote-gush", "gush"], "--via starts no remote shell"),

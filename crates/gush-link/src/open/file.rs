@@ -321,12 +321,10 @@ impl OpenCall<'_> {
         } else if let Some(first) = gush_text::missing_directory(path) {
             return match makes {
                 true => first.into(),
-                false => {
-                    format!("{first}, and the option create the file, where it is written").into()
-                }
+                false => format!("{first}; then add create").into(),
             };
         } else if makes {
-            "the link leads to a missing directory"
+            "no file can be made there"
         } else {
             "the option create makes a missing file, where it is written"
         };

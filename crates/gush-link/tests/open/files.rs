@@ -49,7 +49,16 @@ fn file_options_do_what_they_say() {
         let error = write(&format!("file:{quoted}"), "x").await.unwrap_err();
         assert!(error.hint().unwrap().contains("create makes a missing file"), "{error}");
         let error = write(&format!("file:{quoted}.missing/x"), "x").await.unwrap_err();
-        assert!(error.hint().unwrap().contains("makes the directory"), "{error}");
+        let made = format!("mkdir -p '{}.missing' makes the directory", path.display());
+        assert_eq!(error.hint().unwrap(), format!("{made}; then add create"));
+        // A link to a file, in one directory with what is missing, and a link to the latter.
+        let [to_file, to_dir] = ["to file", "to dir"].map(|name| dir.path().join(name));
+        std::os::unix::fs::symlink("a,b:c.missing/x", &to_file).unwrap();
+        std::os::unix::fs::symlink(path.with_file_name("a,b:c.missing"), &to_dir).unwrap();
+        for link in [to_file, to_dir.join("x")] {
+            let error = write(&format!("file:{},create", link.display()), "x").await.unwrap_err();
+            assert_eq!(error.hint().unwrap(), made);
+        }
 
         let error = read(&format!("file:{quoted}")).await.unwrap_err();
         assert!(error.hint().unwrap().contains("it is read"), "{error}: {:?}", error.hint());
