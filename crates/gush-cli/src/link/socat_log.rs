@@ -10,6 +10,13 @@ use gush_process::LocalTime;
 const LEVELS: &[(&str, char)] =
     &[("error: ", 'E'), ("warning: ", 'W'), ("note: ", 'N'), ("info: ", 'N'), ("debug: ", 'I')];
 
+/// The starts of messages about clients, and socat's words.
+const CONNECTED: &[(&str, &str)] = &[
+    ("connected id=", "accepting connection"),
+    ("connected by UDP id=", "accepting UDP connection"),
+    ("connected by a datagram id=", "receiving packet"),
+];
+
 pub fn line(text: &str) -> String {
     stamped(text, false)
 }
@@ -33,8 +40,9 @@ fn as_said_by_socat(text: &str) -> Cow<'_, str> {
         };
         return format!("{waits} {local}").into();
     }
-    if let Some((id, client)) =
-        text.strip_prefix("connected id=").and_then(|rest| rest.split_once(" client="))
+    let found = CONNECTED.iter().find_map(|&(ours, said)| Some((said, text.strip_prefix(ours)?)));
+    if let Some((said, rest)) = found
+        && let Some((id, client)) = rest.split_once(" client=")
     {
         let client = match client {
             // By a path it may be a server that this link has connected to.
@@ -44,7 +52,7 @@ fn as_said_by_socat(text: &str) -> Cow<'_, str> {
             _ => client.parse().ok().map(internet),
         };
         if let Some(client) = client {
-            return format!("accepting connection from {client} (id={id})").into();
+            return format!("{said} from {client} (id={id})").into();
         }
     }
     text.into()

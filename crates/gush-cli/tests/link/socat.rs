@@ -279,6 +279,16 @@ fn a_unix_listener_and_clients_are_reported_in_the_words_of_socat() {
     let client = std::net::TcpStream::connect(&place).unwrap();
     let client = client.local_addr().unwrap();
     link.says(&format!(" N accepting connection from AF=2 {client} "));
+    for (listener, words) in
+        [("UDP-LISTEN", "accepting UDP connection"), ("UDP-RECVFROM", "receiving packet")]
+    {
+        let link = run(&format!("{listener}:0,bind=127.0.0.1"));
+        let said = link.says(" AF=2 ");
+        let place = said.split("AF=2 ").nth(1).unwrap().trim_end().to_owned();
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.send_to(b"?", &place).unwrap();
+        link.says(&format!(" N {words} from AF=2 {} ", client.local_addr().unwrap()));
+    }
 }
 
 /// A process group, killed when the test is over.
@@ -302,18 +312,19 @@ fn an_empty_datagram_is_what_it_is_to_socat() {
         Err(_) => skipped("no socat to compare with"),
     }
     for (address, ends) in [
-        ("UDP-LISTEN:PORT,bind=127.0.0.1", true),
-        ("UDP-LISTEN:PORT,bind=127.0.0.1,fork", false),
-        ("UDP-RECV:PORT,bind=127.0.0.1,null-eof", true),
-        ("UDP-RECV:PORT,bind=127.0.0.1", false),
-        ("UDP-RECVFROM:PORT,bind=127.0.0.1,fork", false),
+        ("UDP-LISTEN:PORT,bind=127.0.0.1", Ends::Link),
+        ("UDP-LISTEN:PORT,bind=127.0.0.1,fork", Ends::Client),
+        ("UDP-RECV:PORT,bind=127.0.0.1,null-eof", Ends::Link),
+        ("UDP-RECV:PORT,bind=127.0.0.1", Ends::Nothing),
+        ("UDP-RECVFROM:PORT,bind=127.0.0.1,fork", Ends::Nothing),
     ] {
         for program in &programs {
             let dir = TempDir::new().unwrap();
             let reserved = Port::reserve();
             let mut command = Command::new(program[0]);
             let address = address.replace("PORT", &reserved.number().to_string());
-            command.args(&program[1..]).args(["-u", &address, "SYSTEM:cat >>got"]);
+            let append = "SYSTEM:cat >>got; echo end >>got";
+            command.args(&program[1..]).args(["-u", &address, append]);
             // With the processes that socat has for its clients.
             let mut running =
                 Group(command.current_dir(dir.path()).process_group(0).spawn().unwrap());
@@ -326,18 +337,35 @@ fn an_empty_datagram_is_what_it_is_to_socat() {
                 got().starts_with("one")
             });
             client.send(b"").unwrap();
-            if ends {
-                assert_eq!(running.0.wait().unwrap().code(), Some(0), "{program:?} {address}");
-                continue;
+            match ends {
+                Ends::Link => {
+                    eventually("it ends", || running.0.try_wait().unwrap().is_some());
+                    let status = running.0.wait().unwrap();
+                    assert_eq!(status.code(), Some(0), "{program:?} {address}");
+                    continue;
+                }
+                Ends::Client => eventually("its client has ended", || got().contains("end")),
+                Ends::Nothing => {}
             }
             eventually("it is read on", || {
                 let _ = client.send(b"two");
                 std::thread::sleep(std::time::Duration::from_millis(20));
-                got().ends_with("two")
+                got().contains("two")
             });
+            // With UDP-RECVFROM each datagram is a client's only one.
+            if address.starts_with("UDP-RECV:") {
+                assert!(!got().contains("end"), "{program:?} {address}: {}", got());
+            }
             assert!(running.0.try_wait().unwrap().is_none(), "{program:?} {address}");
         }
     }
+}
+
+/// What an empty datagram ends.
+enum Ends {
+    Nothing,
+    Client,
+    Link,
 }
 
 #[test]

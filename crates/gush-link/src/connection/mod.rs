@@ -23,6 +23,7 @@ use tracing::{debug, info, warn};
 
 use crate::ends;
 use crate::handover::Resumed;
+use crate::kind::Kind;
 use crate::open::End;
 use crate::record::{Ending, Failure, Record};
 use crate::session::{Arrival, Name, Names, Shared, Turn};
@@ -115,7 +116,12 @@ pub(crate) async fn serve(
         turn,
         began,
     };
-    info!(id, client = %connection.names.client, "connected");
+    let how = match shared.client.kind() {
+        Kind::UdpListen => "connected by UDP",
+        Kind::UdpRecvfrom => "connected by a datagram",
+        _ => "connected",
+    };
+    info!(id, client = %connection.names.client, "{how}");
     let result = connection.run(client).await;
     connection.end(result)
 }

@@ -255,7 +255,11 @@ fn received(
 
 impl Layer for Datagrams {
     fn facts(&self) -> Facts<'_> {
+        // Of a socket that is connected, as without this layer.
+        let connected = self.to.is_none().then(|| self.socket.get_ref().as_fd());
         Facts {
+            error_socket: connected,
+            misses_errors: connected.is_some(),
             endless: !self.ends.is_read,
             read_messages: true,
             write_messages: true,

@@ -525,8 +525,11 @@ fn settled(
     is_shared: bool,
     report: &mut Report,
 ) -> Option<String> {
+    let given = lexer::split(text, ",")[0];
     if let Err(error) = head.parse::<Address>() {
-        report.missing(text, error.message());
+        // A keyword alone may be meant as a file's name, which is not ours.
+        let why = error.message().replace(&format!("./{head}"), &format!("./{given}"));
+        report.missing(text, &why);
         return None;
     }
     loop {
@@ -549,7 +552,9 @@ fn settled(
         match options.advice(&option, &head[..head.find(':').unwrap_or(head.len())], is_shared) {
             Some(Advice::Needless(why)) => report.note(&option.redacted(), why),
             Some(Advice::Instead(why)) => report.missing(&option.redacted(), why),
-            None => report.missing(&option.redacted(), error.message()),
+            None => {
+                report.missing(&format!("{given}: {}", option.redacted()), error.message());
+            }
         }
     }
 }

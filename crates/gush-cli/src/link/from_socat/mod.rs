@@ -165,8 +165,7 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     let [first, second] = parsed.addresses.as_slice() else {
         // A refused switch may be alone.
         if !parsed.addresses.is_empty() || report.is_whole() {
-            let why = "socat takes two addresses, after all switches";
-            report.wrong(&parsed.addresses.join(" "), why);
+            report.wrong("", "socat takes two addresses, after all switches");
         }
         return None;
     };
@@ -268,17 +267,25 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         report.missing("", why);
         return None;
     }
-    let forks = [&first, &second].into_iter().any(|address| any_part(address, serves_many));
-    for address in [&first, &second] {
-        note_differences(address, forks, parsed.is_renamed, report);
-    }
-    // socat passes every failure on as an end of data, and waits for readers.
-    words.insert(0, "--graceful".to_owned());
     let reads = match parsed.one_way {
         Some(Direction::Forward) => [true, false],
         Some(Direction::Back) => [false, true],
         None => [true, true],
     };
+    let forks = [&first, &second].into_iter().any(|address| any_part(address, serves_many));
+    for (address, is_read) in [&first, &second].into_iter().zip(reads) {
+        note_differences(address, forks, parsed.is_renamed, report);
+        let cuts = |bytes: &usize| *bytes < MOST_DATAGRAM_BYTES && reads_datagrams(address);
+        if let Some(bytes) = parsed.message_bytes.filter(cuts).filter(|_| is_read) {
+            report.note(&format!("-b {bytes}"), "a longer datagram that is received is not cut");
+        }
+        if is_read && is_shared_peer(address) {
+            let why = "an empty datagram ends no client, as all share this address";
+            report.note(&address.to_string(), why);
+        }
+    }
+    // socat passes every failure on as an end of data, and waits for readers.
+    words.insert(0, "--graceful".to_owned());
     let pairs = [first, second].into_iter().zip(reads);
     words.extend(pairs.map(|(address, is_read)| match is_read {
         true => as_read(&address),
@@ -427,6 +434,26 @@ fn with_option(address: &Address, option: &str, is_read: bool) -> Address {
         _ => format!("{address},{option}"),
     };
     text.parse().unwrap_or_else(|_| address.clone())
+}
+
+/// Of UDP over IPv4 (udp(7)).
+const MOST_DATAGRAM_BYTES: usize = 65_507;
+
+/// Are datagrams read there?
+fn reads_datagrams(address: &Address) -> bool {
+    match address.target() {
+        Target::Joined(parts) => reads_datagrams(&parts[0]),
+        _ => address.kind().takes_datagrams(),
+    }
+}
+
+/// Is the address, as it is read, the only peer of datagrams of all clients?
+fn is_shared_peer(address: &Address) -> bool {
+    match address.target() {
+        Target::Joined(parts) => is_shared_peer(&parts[0]),
+        Target::Udp(_) | Target::UdpListen(_) => address.options().is_on(Opt::Shared),
+        _ => false,
+    }
 }
 
 /// The address as socat reads it. socat creates a missing file (GOPEN), but no device, where

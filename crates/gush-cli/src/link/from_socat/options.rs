@@ -533,8 +533,8 @@ impl Translated {
     }
 }
 
-/// The value of an option of ours, where socat reads a number that begins with 0 as octal. As the
-/// value of `setsockopt` it is decimal there, and octal here.
+/// The value of an option of ours, where socat reads a number that begins with 0x as hexadecimal,
+/// and with 0 as octal. As the value of `setsockopt` the latter is decimal there, and octal here.
 fn decimal(ours: &str, value: String) -> String {
     let is_octal = |text: &str| {
         text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
@@ -552,10 +552,11 @@ fn decimal(ours: &str, value: String) -> String {
         Takes::Seconds => [Opt::KeepIdle, Opt::KeepInterval].contains(&row.option),
         _ => false,
     });
-    match u64::from_str_radix(&value, 8) {
-        Ok(number) if is_number && is_octal(&value) => number.to_string(),
-        _ => value,
-    }
+    let number = match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => u64::from_str_radix(&value, 8).ok().filter(|_| is_octal(&value)),
+    };
+    number.filter(|_| is_number).map_or(value, |number| number.to_string())
 }
 
 impl fmt::Display for Translated {

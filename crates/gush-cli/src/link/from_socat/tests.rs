@@ -101,6 +101,8 @@ fn everyday_command_lines_have_an_equivalent() {
         ("TCP:h:1,sp=53 -", "gush link tcp:h:1,bind=:53,prefer=4 -"),
         ("TCP-L:1,sp=53 -", "gush link tcp4-listen:1,sourceport=53 -"),
         ("UDP-DATAGRAM:h:1,sp=53 -", "gush link udp-datagram:h:1,sourceport=53 -"),
+        ("OPEN:f,seek=0x00074420 -", "gush link file:f,seek=476192 -"),
+        ("OPEN:f,seek=010 -", "gush link file:f,seek=8 -"),
         ("TCP:h:1,lowport,ip-tos=0x10 -", "gush link tcp:h:1,lowport,tos=16,prefer=4 -"),
         ("TCP-L:1,so-reuseport,ttl=4 -", "gush link tcp4-listen:1,reuseport,ttl=4 -"),
         ("TCP:h:1,shut-null -", "gush link tcp:h:1,prefer=4,shut-none -"),
@@ -266,6 +268,11 @@ fn each_difference_is_noted() {
         ("TCP-L:1,fork EXEC:a,nofork", 1),
         ("-lp me -u OPEN:f -", 1),
         ("-lf /log -t1 - TCP:h:1", 1),
+        ("-u -b 100 UDP-L:1 -", 1),
+        ("-u -b 100 - UDP:h:1", 0),
+        ("-u -b 65507 UDP-L:1 -", 0),
+        ("-t1 UDP:127.0.0.1:1 TCP-L:1,fork", 1),
+        ("-U UDP:127.0.0.1:1 TCP-L:1,fork", 0),
     ] {
         let mut report = Report::default();
         super::line(arguments, &mut report);

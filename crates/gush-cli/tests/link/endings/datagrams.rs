@@ -18,7 +18,8 @@ fn a_refused_datagram_ends_the_link() {
     // Streams around the socket, where a read reports no error, and sockets that are only written.
     let shaped = |option: &str| format!("udp:{place},{option}");
     let mut targets = vec![format!("udp:{place}")];
-    targets.extend(["crlf", "cr", "ignoreeof", "shut-none", "escape=29"].map(shaped));
+    let options = ["crlf", "cr", "ignoreeof", "shut-none", "escape=29", "null-eof", "shut-null"];
+    targets.extend(options.map(shaped));
     targets.extend(["crlf,escape=29", "ignoreeof,escape=29"].map(shaped));
     let silent = server(|mut stream| drop(stream.read(&mut [0])));
     targets.push(format!("tcp:{silent}!!udp:{place}"));

@@ -190,7 +190,7 @@ fn a_chain_ends_in_a_self_signed_certificate() {
 #[test]
 fn a_program_learns_whose_certificate_its_client_shows() {
     let pki = Pki::new();
-    pki.pair("client", &["one.example"], |params| {
+    pki.pair("client", &["one.example", "127.0.0.1", "2001:db8::a:b"], |params| {
         let name = &mut params.distinguished_name;
         *name = DistinguishedName::new();
         name.push(DnType::CountryName, "XY");
@@ -206,6 +206,7 @@ fn a_program_learns_whose_certificate_its_client_shows() {
         ("X509_COMMONNAME", "one"),
         ("X509_ORGANIZATIONNAME", "a, \"b"),
         ("X509V3_SUBJECTALTNAME_DNS", "one.example"),
+        ("X509V3_SUBJECTALTNAME_IPADD", "127.0.0.1 // 2001:db8::a:b"),
         ("PROTO_VERSION", "TLSv1.3"),
         ("CIPHER", "TLS_"),
     ] {
