@@ -251,7 +251,8 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
             Means::Sloppy => parsed.is_sloppy = true,
             Means::ProgramName => {
                 report.note(switch.start, "messages begin with gush: link:");
-                parsed.is_renamed = true;
+                // In upper case it begins the names of variables.
+                parsed.is_renamed = !value.eq_ignore_ascii_case("socat");
             }
             Means::Lock(_) if parsed.lock.is_some() => {
                 report.wrong(switch.start, "socat takes one lock");

@@ -165,6 +165,7 @@ fn everyday_command_lines_have_an_equivalent() {
             "gush link -u \"exec:'/bin/bash -c '\\\"'\\\"'echo a  b'\\\"'\\\"''\" -",
         ),
         ("-lp me -u OPEN:f -", "gush link -u file:f -"),
+        ("-lp Socat -u SYSTEM:env -", "gush link -u shell:env -"),
         ("FILE:a\\\\\\,cr,cr TCP:[::1]:1,cr", "gush link \"file:a\\\\,cr\" 'tcp:[::1]:1'"),
         ("- EXEC:a,fdin=3,fdout=4", "gush link - exec:a,fdin=3,fdout=4"),
         ("TCP-L:1,listen-timeout=2 -", "gush link tcp4-listen:1,accept-timeout=2 -"),
