@@ -3,9 +3,36 @@
 use std::mem::MaybeUninit;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::LocalTime;
+/// A time of the wall, as a calendar and a clock show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalTime {
+    /// The year of the calendar, such as 2026.
+    pub year: i64,
+    /// 1 to 12.
+    pub month: u8,
+    /// 1 to 31.
+    pub day: u8,
+    /// 0 to 23.
+    pub hour: u8,
+    /// 0 to 59.
+    pub minute: u8,
+    /// 0 to 60, since a leap second is the 60th.
+    pub second: u8,
+}
 
-pub(crate) fn local(at: SystemTime) -> Option<LocalTime> {
+/// The time `at` in the time zone of the process (the variable `TZ`, or /etc/localtime), by
+/// localtime_r(3).
+///
+/// None for a time whose year is out of range for the C library.
+///
+/// ```
+/// use std::time::SystemTime;
+///
+/// let now = gush_process::local_time(SystemTime::now()).unwrap();
+/// assert!(now.year >= 2026 && now.hour < 24);
+/// ```
+#[must_use]
+pub fn local_time(at: SystemTime) -> Option<LocalTime> {
     let seconds = match at.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_secs()).ok()?,
         // A part of a second before 1970 belongs to the second before.

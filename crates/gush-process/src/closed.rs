@@ -12,13 +12,19 @@ use crate::start;
 /// As many links as the kernel follows in one path (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-pub(crate) fn standard_of(path: &Path) -> Option<usize> {
+/// The standard descriptor (0 to 2) to which `path` leads, if the descriptor [was
+/// closed](crate::was_closed) when the process started: opening the path would give /dev/null.
+///
+/// Such paths are /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N, /proc/self/fd/N, and links to
+/// them. Nothing is opened.
+#[must_use]
+pub fn closed_at(path: impl AsRef<Path>) -> Option<usize> {
     // The usual case costs no system call.
     if !(0..3).any(start::was_closed) {
         return None;
     }
     let own = fs::canonicalize("/proc/self").ok()?;
-    let mut path = path.to_path_buf();
+    let mut path = path.as_ref().to_path_buf();
     // Bounded like the kernel's own walk, because links may form a circle.
     for _ in 0..MOST_LINKS {
         let name = path.file_name()?.to_owned();

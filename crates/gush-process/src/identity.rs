@@ -19,9 +19,14 @@ pub struct Identity {
     pub user: Option<u32>,
 }
 
-/// The user last: after that nothing else may be changed.
-pub(crate) fn assume(identity: &Identity) -> io::Result<()> {
+/// Makes this process, with all its threads, somebody else. What has been opened stays open.
+///
+/// # Errors
+/// The error of the call that failed, `EPERM` for one that takes root; the calls before it have had
+/// their effect.
+pub fn assume(identity: &Identity) -> io::Result<()> {
     let Identity { root, groups, group, user } = identity;
+    // The user last: after that nothing else may be changed.
     // By the C library, whose functions change all threads, where system calls change one.
     if let Some(root) = root {
         // SAFETY: both take a string that ends with a zero.
@@ -51,7 +56,8 @@ fn checked(answer: libc::c_int) -> io::Result<()> {
     }
 }
 
-pub(crate) fn with(command: &mut Command, identity: Identity) {
+/// Starts a program as somebody else.
+pub fn with_identity(command: &mut Command, identity: Identity) {
     let set = move || Ok(assume(&identity)?);
     // SAFETY: between fork and exec the child makes system calls alone. Nothing is allocated, not
     // even for an error, which is a number.

@@ -22,7 +22,19 @@ fn given() -> MutexGuard<'static, ()> {
     GIVEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn take(number: i32) -> io::Result<OwnedFd> {
+/// Takes over an inherited descriptor by number.
+///
+/// Inherited descriptors are those from 3 to 1023 which were open before main and are not
+/// close-on-exec now. (0 to 2 stay with the standard library's streams.) A descriptor is given
+/// once, and becomes close-on-exec, so that child programs do not get a copy.
+///
+/// # Errors
+/// `EBADF` when the number is not open, not inherited, or already taken.
+///
+/// ```
+/// assert_eq!(gush_process::take_inherited(999_999).unwrap_err(), gush_process::Errno::BADF);
+/// ```
+pub fn take_inherited(number: i32) -> io::Result<OwnedFd> {
     let _given = given();
     let index = usize::try_from(number).ok().filter(|index| *index >= FIRST).ok_or(Errno::BADF)?;
     inherited(index, number)?;
@@ -36,7 +48,17 @@ pub(crate) fn take(number: i32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-pub(crate) fn duplicate(number: i32) -> io::Result<OwnedFd> {
+/// Duplicates an inherited descriptor, 0 to 2 included. The original stays open and unchanged.
+///
+/// The duplicate is close-on-exec and refers to the same open file.
+///
+/// # Errors
+/// As [`take_inherited`], and `EMFILE` when the process may open no more descriptors.
+///
+/// ```
+/// assert_eq!(gush_process::duplicate_inherited(999_999).unwrap_err(), gush_process::Errno::BADF);
+/// ```
+pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
     let _given = given();
     let index = usize::try_from(number).map_err(|_| Errno::BADF)?;
     io::fcntl_dupfd_cloexec(inherited(index, number)?, 3)
@@ -56,7 +78,21 @@ fn inherited<'a>(index: usize, number: i32) -> io::Result<BorrowedFd<'a>> {
     }
 }
 
-pub(crate) fn with_descriptor(command: &mut Command, fd: impl AsFd, number: i32) -> io::Result<()> {
+/// Gives a program a copy of `fd` as its descriptor `number`, in the place of what it would have
+/// there.
+///
+/// # Errors
+/// The error of fcntl(2), `EMFILE` for instance.
+///
+/// ```
+/// let mut command = std::process::Command::new("sh");
+/// command.args(["-c", "cat <&4"]).stdout(std::process::Stdio::piped());
+/// gush_process::with_descriptor(&mut command, std::fs::File::open("/dev/null")?, 4)?;
+/// assert!(command.output()?.stdout.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn with_descriptor(command: &mut Command, fd: impl AsFd, number: u32) -> io::Result<()> {
+    let number = i32::try_from(number).map_err(|_| Errno::INVAL)?;
     // Not a number that another descriptor of the program has.
     let copy = io::fcntl_dupfd_cloexec(&fd, FIRST_FREE.max(number.saturating_add(1)))?;
     // Nor that of the pipe by which the child reports that it cannot start the program: while this
@@ -76,7 +112,15 @@ pub(crate) fn with_descriptor(command: &mut Command, fd: impl AsFd, number: i32)
     Ok(())
 }
 
-pub(crate) fn with_umask(command: &mut Command, umask: u32) {
+/// Starts a program with another umask.
+///
+/// ```
+/// let mut command = std::process::Command::new("/bin/sh");
+/// gush_process::with_umask(command.args(["-c", "test $(umask) -eq 27"]), 0o027);
+/// assert!(command.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn with_umask(command: &mut Command, umask: u32) {
     let set = move || {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
         Ok(())
@@ -86,7 +130,16 @@ pub(crate) fn with_umask(command: &mut Command, umask: u32) {
     unsafe { command.pre_exec(set) };
 }
 
-pub(crate) fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<'static>>) {
+/// Makes a program start as the leader of a new session (setsid(2)). The descriptor `terminal`,
+/// as the program has it, becomes the controlling terminal of the session.
+///
+/// ```
+/// let mut command = std::process::Command::new("true");
+/// gush_process::in_new_session(&mut command, None);
+/// assert!(command.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<'static>>) {
     let begin = move || {
         rustix::process::setsid()?;
         if let Some(terminal) = terminal {

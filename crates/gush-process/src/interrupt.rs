@@ -12,8 +12,13 @@ use crate::limits;
 /// (fcntl(2), F_SETOWN).
 const SIGNAL: libc::c_int = libc::SIGURG;
 
-/// Sends a signal to every other thread of this process.
-pub(crate) fn others() {
+/// Makes the calls fail with `EINTR` in which other threads of this process wait now, where a
+/// signal can interrupt them (signal(7)): a read(2) of a file such as tracefs' `trace_pipe`, of
+/// which poll(2) says nothing.
+///
+/// The signal is SIGURG, which is ignored by default, and which gets a handler here that does
+/// nothing. A thread that was about to wait is not interrupted: call this again and again.
+pub fn interrupt_others() {
     static HANDLED: Once = Once::new();
     HANDLED.call_once(handle);
     // SAFETY: these calls have no arguments.
@@ -45,7 +50,7 @@ fn numbers() -> io::Result<Vec<libc::pid_t>> {
 /// server (`fuse_flush` of fs/fuse/file.c).
 static SPARE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// Keeps a descriptor for [`others`], unless that is the last one. Without one the first thread is
+/// Keeps a descriptor for [`interrupt_others`], unless that is the last one. Without one the first thread is
 /// interrupted alone.
 pub(crate) fn keep_room() {
     fill_room();
@@ -63,7 +68,7 @@ fn fill_room() {
 
 /// As [`numbers`], with the room that the hard limit leaves, or else that of the spare descriptor.
 fn numbers_in_kept_room() -> Option<Vec<libc::pid_t>> {
-    limits::raise_descriptors();
+    limits::raise_descriptor_limit();
     numbers().ok().or_else(|| {
         drop(SPARE.lock().unwrap_or_else(PoisonError::into_inner).take()?);
         let numbers = numbers().ok();

@@ -4,7 +4,13 @@ use rustix::io;
 
 use crate::Errno;
 
-pub(crate) fn leave_real_time() -> io::Result<()> {
+/// Takes the calling thread's real-time priority away (`SCHED_OTHER`, sched(7)): for work that has
+/// time, in a program that may have been started with such a priority. A thread without one stays
+/// as it is.
+///
+/// # Errors
+/// That of sched_setscheduler(2), which a seccomp filter may deny.
+pub fn leave_real_time() -> io::Result<()> {
     // By syscall(2), because musl's functions of these names answer ENOSYS: they would be of the
     // whole process (POSIX). SAFETY: takes a number, where 0 is the calling thread, and touches no
     // memory.

@@ -3,14 +3,18 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use std::{mem, panic, ptr, thread};
+use std::{fmt, mem, panic, ptr, thread};
 
 use rustix::io::{self, Errno};
 
-use crate::{Termination, Then, interrupt, start, stop};
+use crate::stop::{self, Stop};
+use crate::{interrupt, start};
 
-/// Gives SIGPIPE its default action again, because Rust's start-up code ignores the signal.
-pub(crate) fn restore_sigpipe() {
+/// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
+///
+/// Rust's start-up code ignores SIGPIPE, so that writes fail with `EPIPE`. If the parent ignored
+/// SIGPIPE already, this function changes nothing.
+pub fn restore_sigpipe() {
     if start::sigpipe_was_ignored() {
         return;
     }
@@ -18,14 +22,17 @@ pub(crate) fn restore_sigpipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Gives SIGCHLD its default action.
-pub(crate) fn restore_sigchld() {
+/// Gives SIGCHLD its default action, for this process and the programs that it starts. If the
+/// parent ignored the signal, the kernel would keep no exit status: wait(2) of a child fails with
+/// `ECHILD`.
+pub fn restore_sigchld() {
     // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Gives SIGINT and SIGQUIT their default actions.
-pub(crate) fn restore_interrupts() {
+/// Gives SIGINT and SIGQUIT their default actions, also where a shell without job control has
+/// started this program in the background, and so has it ignore them.
+pub fn restore_interrupts() {
     for signal in [libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -33,28 +40,36 @@ pub(crate) fn restore_interrupts() {
 }
 
 /// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the
-/// process.
-pub(crate) fn ignore_sigpipe() {
+/// process, for a program with more than one reader.
+pub fn ignore_sigpipe() {
     // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// Blocks SIGXFSZ in this thread and in all threads started from here.
-pub(crate) fn block_file_size_signal() -> io::Result<()> {
+/// Makes a write beyond the limit on file sizes (RLIMIT_FSIZE) fail with `EFBIG` instead of ending
+/// the process by SIGXFSZ, in this thread and in those that it starts: for a program that serves
+/// more than the one who wrote too much, or has something to tidy up. [`unblocked`] gives the
+/// signal back to a child program.
+///
+/// # Errors
+/// The error of pthread_sigmask(3).
+pub fn fail_beyond_file_size_limit() -> io::Result<()> {
     let mut set = empty_set();
     // SAFETY: `set` was initialised by sigemptyset.
     unsafe { libc::sigaddset(&raw mut set, libc::SIGXFSZ) };
     change_mask(libc::SIG_BLOCK, &set).map(drop)
 }
 
-/// Ignores SIGINT.
-pub(crate) fn ignore_interrupts() {
+/// Ignores SIGINT from here on, as `tee -i` and nohup(1) do for other signals.
+pub fn ignore_interrupts() {
     // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
 }
 
-/// Dies of SIGPIPE. Returns if SIGPIPE was ignored when the process started.
-pub(crate) fn die_of_sigpipe() {
+/// Ends the process silently, of SIGPIPE, as under [`restore_sigpipe`].
+///
+/// Returns if SIGPIPE was ignored when the process started.
+pub fn die_of_sigpipe() {
     if !start::sigpipe_was_ignored() {
         die_of(libc::SIGPIPE);
     }
@@ -68,92 +83,156 @@ const ENDING: [(libc::c_int, Termination); 4] = [
     (libc::SIGHUP, Termination::HangUp),
 ];
 
-/// What the thread does that waits for signals.
-pub(crate) struct Duties {
-    /// Called with each ending signal.
-    pub respond: Box<dyn FnMut(Termination) -> Then + Send>,
-    /// Called around each stop.
-    pub on_stop: Option<stop::OnStop>,
-    /// Called at each SIGUSR1.
-    pub report: Option<Box<dyn FnMut() + Send>>,
-    /// Called once, after so long.
-    pub late: Option<(Duration, Box<dyn FnOnce() + Send>)>,
-    /// Called again and again, with such pauses, once an ending signal lets the process go on.
-    pub ending: Option<(Duration, Box<dyn FnMut() + Send>)>,
+/// The ending signal that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Termination {
+    /// SIGINT: somebody pressed Ctrl-C.
+    Interrupt,
+    /// SIGQUIT: somebody pressed Ctrl-\\.
+    Quit,
+    /// SIGTERM: somebody, or the system, asks the program to end.
+    Terminate,
+    /// SIGHUP: the terminal is gone.
+    HangUp,
 }
 
-/// Does the duties in a thread of its own.
+/// The fate of the process after an ending signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The process goes on and waits for the next signal.
+    GoOn,
+    /// The process dies of the signal.
+    Die,
+}
+
+/// Runs `tidy` when SIGINT, SIGQUIT, SIGTERM or SIGHUP comes, then lets the process die of it.
+///
+/// Call this function before starting other threads: the signals are blocked in the calling
+/// thread and in threads started later. `tidy` runs at once in a separate thread, even while
+/// another thread is inside a long system call. Signals ignored at the time of the call (nohup)
+/// stay ignored.
+///
+/// # Errors
+/// `EAGAIN` when no thread could be started.
+///
+/// ```
+/// gush_process::on_termination(|| eprintln!("removing what is half done"))?;
+/// # Ok::<(), gush_process::Errno>(())
+/// ```
+pub fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let mut tidy = Some(tidy);
+    let respond = move |_| {
+        if let Some(tidy) = tidy.take() {
+            tidy();
+        }
+        Then::Die
+    };
+    Signals::new(respond).watch()
+}
+
+/// What to do at signals, in a thread of its own.
 ///
 /// A thread instead of a handler: a handler runs only when the interrupted call returns, and a
 /// signal with a handler does not interrupt a long `copy_file_range`. The thread re-raises the
 /// signal with its default action, which is fatal and does interrupt. A signal ignored at the time
 /// of the call (nohup) stays ignored.
-pub(crate) fn watch(duties: Duties) -> io::Result<()> {
-    let mut set = empty_set();
-    let stopping = if duties.on_stop.is_some() { &stop::SIGNALS[..] } else { &[] };
-    let reporting = duties.report.is_some().then_some(libc::SIGUSR1);
-    let ending = ENDING.map(|(signal, _)| signal).into_iter();
-    for signal in ending.chain(stopping.iter().copied()).chain(reporting) {
-        // A parent such as nohup(1) ignores on purpose, and a signal that is waited for would come
-        // all the same.
-        if !is_ignored(signal) {
-            // SAFETY: `set` was initialised by sigemptyset.
-            unsafe { libc::sigaddset(&raw mut set, signal) };
+///
+/// ```
+/// use std::time::Duration;
+/// use gush_process::{Signals, Stop, Then};
+/// Signals::new(|_| Then::Die)
+///     .stops(|stop| match stop {
+///         Stop::Begins => eprintln!("leaving the terminal to others"),
+///         Stop::Ended => eprintln!("back again"),
+///     })
+///     .after(Duration::from_millis(50), || eprintln!("this program takes longer than most"))
+///     .watch()?;
+/// # Ok::<(), gush_process::Errno>(())
+/// ```
+pub struct Signals {
+    respond: Box<dyn FnMut(Termination) -> Then + Send>,
+    on_stop: Option<stop::OnStop>,
+    report: Option<Box<dyn FnMut() + Send>>,
+    late: Option<(Duration, Box<dyn FnOnce() + Send>)>,
+    ending: Option<(Duration, Box<dyn FnMut() + Send>)>,
+}
+
+impl Signals {
+    /// Calls `respond` with each ending signal. It may let the process go on: a server first lets
+    /// its clients finish.
+    pub fn new(respond: impl FnMut(Termination) -> Then + Send + 'static) -> Self {
+        let respond = Box::new(respond);
+        Self { respond, on_stop: None, report: None, late: None, ending: None }
+    }
+
+    /// Calls `on_stop` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on, but
+    /// not for SIGSTOP, which no program can catch. From then on the process may also write to its
+    /// terminal from the background, where SIGTTOU would stop it.
+    #[must_use]
+    pub fn stops(self, on_stop: impl FnMut(Stop) + Send + 'static) -> Self {
+        Self { on_stop: Some(Box::new(on_stop)), ..self }
+    }
+
+    /// Calls `report` at each SIGUSR1, which would end the process.
+    #[must_use]
+    pub fn reports(self, report: impl FnMut() + Send + 'static) -> Self {
+        Self { report: Some(Box::new(report)), ..self }
+    }
+
+    /// Calls `call` once, `delay` after [`Self::watch`], unless the process has ended by then: no
+    /// signal is answered meanwhile. A short program is spared the threads that `call` starts.
+    #[must_use]
+    pub fn after(self, delay: Duration, call: impl FnOnce() + Send + 'static) -> Self {
+        Self { late: Some((delay, Box::new(call))), ..self }
+    }
+
+    /// Calls `call` again and again, `pause` apart, once an ending signal lets the process go on,
+    /// until the process ends: for ends that do not come by themselves.
+    #[must_use]
+    pub fn while_ending(self, pause: Duration, call: impl FnMut() + Send + 'static) -> Self {
+        Self { ending: Some((pause, Box::new(call))), ..self }
+    }
+
+    /// Starts the thread that waits for signals.
+    ///
+    /// # Errors
+    /// `EAGAIN` when no thread could be started.
+    pub fn watch(self) -> io::Result<()> {
+        let mut set = empty_set();
+        let stopping = if self.on_stop.is_some() { &stop::SIGNALS[..] } else { &[] };
+        let reporting = self.report.is_some().then_some(libc::SIGUSR1);
+        let ending = ENDING.map(|(signal, _)| signal).into_iter();
+        for signal in ending.chain(stopping.iter().copied()).chain(reporting) {
+            // A parent such as nohup(1) ignores on purpose, and a signal that is waited for would
+            // come all the same.
+            if !is_ignored(signal) {
+                // SAFETY: `set` was initialised by sigemptyset.
+                unsafe { libc::sigaddset(&raw mut set, signal) };
+            }
         }
+        if self.ending.is_some() {
+            // A caller that goes on after a signal may have to interrupt other threads, when no
+            // descriptor is left.
+            interrupt::keep_room();
+        }
+        // Before any thread is started: each inherits this mask, and only one thread waits.
+        let before = change_mask(libc::SIG_BLOCK, &set)?;
+        start_thread(set, self).or_else(|errno| {
+            // No thread waits for the signals, so they must end the process as usual.
+            change_mask(libc::SIG_SETMASK, &before)?;
+            Err(errno)
+        })
     }
-    if duties.ending.is_some() {
-        // A caller that goes on after a signal may have to interrupt other threads, when no
-        // descriptor is left.
-        interrupt::keep_room();
-    }
-    // Before any thread is started: each inherits this mask, and only one thread waits.
-    let before = change_mask(libc::SIG_BLOCK, &set)?;
-    start_thread(Watch { set, duties }).or_else(|errno| {
-        // No thread waits for the signals, so they must end the process as usual.
-        change_mask(libc::SIG_SETMASK, &before)?;
-        Err(errno)
-    })
-}
 
-/// The thread's own state.
-struct Watch {
-    set: libc::sigset_t,
-    duties: Duties,
-}
-
-/// Bytes of the thread's stack.
-const STACK_BYTES: usize = 64 * 1024;
-
-/// Starts the thread that does the duties.
-fn start_thread(watch: Watch) -> io::Result<()> {
-    let thread = thread::Builder::new().name("gush-signals".to_owned()).stack_size(STACK_BYTES);
-    let started = thread.spawn(|| run_thread(watch));
-    started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
-}
-
-fn run_thread(watch: Watch) {
-    let (set, mut answered) = (watch.set, None);
-    let ran = panic::catch_unwind(panic::AssertUnwindSafe(|| watch.run(&mut answered)));
-    // The panic hook reports a panic of a duty. The signals stay blocked in all threads: the one
-    // that was being answered ends the process, or the next one.
-    if ran.is_err()
-        && let Some(signal) = answered.or_else(|| next_ending(&set))
-    {
-        die_of(signal);
-    }
-}
-
-impl Watch {
-    /// Does the duties; `answered` is the ending signal at which one of them is called.
-    fn run(self, answered: &mut Option<libc::c_int>) {
-        let Self { set, duties } = self;
-        let Duties { mut respond, mut on_stop, mut report, mut late, mut ending } = duties;
+    /// Answers signals; `answered` is the ending signal that is being answered.
+    fn run(self, set: &libc::sigset_t, answered: &mut Option<libc::c_int>) {
+        let Self { mut respond, mut on_stop, mut report, mut late, mut ending } = self;
         let (began, mut is_ending) = (Instant::now(), false);
         loop {
             let due = late.as_ref().map(|(delay, _)| delay.saturating_sub(began.elapsed()));
             let pause = ending.as_ref().filter(|_| is_ending).map(|(pause, _)| *pause);
             let at_most = due.into_iter().chain(pause).min();
-            let Some(signal) = wait_for(&set, at_most) else {
+            let Some(signal) = wait_for(set, at_most) else {
                 // Without an end of the time, only a kernel that refuses the call ends a wait.
                 if at_most.is_none() {
                     return;
@@ -185,6 +264,34 @@ impl Watch {
             }
             is_ending = true;
         }
+    }
+}
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, form: &mut fmt::Formatter<'_>) -> fmt::Result {
+        form.debug_struct("Signals").finish_non_exhaustive()
+    }
+}
+
+/// Bytes of the thread's stack.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// Starts the thread that answers signals.
+fn start_thread(set: libc::sigset_t, signals: Signals) -> io::Result<()> {
+    let thread = thread::Builder::new().name("gush-signals".to_owned()).stack_size(STACK_BYTES);
+    let started = thread.spawn(move || run_thread(set, signals));
+    started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+}
+
+fn run_thread(set: libc::sigset_t, signals: Signals) {
+    let mut answered = None;
+    let ran = panic::catch_unwind(panic::AssertUnwindSafe(|| signals.run(&set, &mut answered)));
+    // The panic hook reports a panic of a callback. The signals stay blocked in all threads: the one
+    // that was being answered ends the process, or the next one.
+    if ran.is_err()
+        && let Some(signal) = answered.or_else(|| next_ending(&set))
+    {
+        die_of(signal);
     }
 }
 
@@ -234,9 +341,18 @@ pub(crate) fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<
     }
 }
 
-/// Unblocks the ending signals in a child, SIGXFSZ, SIGUSR1, and those that stop: a child inherits
-/// the signal mask (signal(7)), and this process blocks them.
-pub(crate) fn unblocked(command: &mut Command) {
+/// Lets SIGINT, SIGQUIT, SIGTERM and SIGHUP end a program started after [`Signals::watch`],
+/// SIGUSR1 one started after [`Signals::reports`], SIGXFSZ one started after
+/// [`fail_beyond_file_size_limit`], and SIGTSTP and SIGTTOU stop one started after
+/// [`Signals::stops`].
+///
+/// ```
+/// let mut command = std::process::Command::new("true");
+/// gush_process::unblocked(&mut command);
+/// assert!(command.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn unblocked(command: &mut Command) {
     let unblock = || {
         let mut set = empty_set();
         let ending = ENDING.map(|(signal, _)| signal);

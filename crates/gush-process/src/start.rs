@@ -55,11 +55,22 @@ extern "C" fn note() {
     NOTED.store(true, Ordering::Relaxed);
 }
 
-pub(crate) fn sigpipe_was_ignored() -> bool {
+/// Was SIGPIPE ignored when the process started? Then a reader that leaves ends no program of the
+/// pipeline.
+#[must_use]
+pub fn sigpipe_was_ignored() -> bool {
     SIGPIPE_IGNORED.load(Ordering::Relaxed)
 }
 
-pub(crate) fn was_closed(standard: usize) -> bool {
+/// Was standard input (0), output (1) or error (2) closed when the process started?
+///
+/// Rust's start-up code opens /dev/null in place of a closed descriptor, and bytes written there
+/// are lost.
+///
+/// # Panics
+/// When `standard` is more than 2.
+#[must_use]
+pub fn was_closed(standard: usize) -> bool {
     assert!(standard < 3, "there are three standard descriptors");
     NOTED.load(Ordering::Relaxed) && !is_given(standard)
 }

@@ -1,7 +1,15 @@
 //! Stopping and going on: SIGTSTP, which a terminal sends for Ctrl-Z.
 
-use crate::Stop;
 use crate::signal::empty_set;
+
+/// The two moments of a stop from the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// SIGTSTP came: the process stops as soon as this returns.
+    Begins,
+    /// The process goes on. Other threads may have gone on before this call.
+    Ended,
+}
 
 /// Told of each stop.
 pub(crate) type OnStop = Box<dyn FnMut(Stop) + Send>;

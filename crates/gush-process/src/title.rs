@@ -4,8 +4,15 @@ use std::fs;
 use std::ops::Range;
 use std::ptr;
 
-/// Writes `text` over the words of the command line, as far as there is room (proc_pid_cmdline(5)).
-pub(crate) fn set(text: &str) {
+/// Shows `text` in the place of the command line, as ps(1) shows that; cut to the length of the
+/// command line.
+///
+/// ```
+/// gush_process::set_title("half done");
+/// assert!(std::fs::read_to_string("/proc/self/cmdline")?.starts_with("half done"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn set_title(text: &str) {
     let Some(place) = words() else { return };
     // The last byte stays zero: else the kernel would read on in the environment.
     let room = place.len().saturating_sub(1);
