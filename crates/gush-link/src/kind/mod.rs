@@ -2,153 +2,18 @@
 
 mod row;
 
-use std::fmt;
-use std::path::PathBuf;
-
 pub(crate) use row::Form;
+use row::KINDS;
+pub use row::{Kind, Target};
 
-use crate::address::argument::{Argument, Part};
-use crate::address::error::Fault;
 use crate::address::options::SHAPES;
-use crate::address::{
-    Address, Command, Family, Inherited, Local, Nothing, Opt, Options, Remote, Standard, Through,
-    UnixName, Vsock,
-};
+use crate::address::{Family, Local, Opt, Options};
 use crate::open::proxied::{self, Protocol};
 use crate::open::{
     How, OpenError, Opened, child, compound, connect, datagrams, file, inherit, listen, pty, vsock,
 };
 #[cfg(feature = "tls")]
 use crate::tls;
-
-macro_rules! kinds {
-    ($($(#[doc = $doc:literal])+ $(#[cfg($when:meta)])? $kind:ident($argument:ty);)+) => {
-        /// A kind of address.
-        ///
-        /// ```
-        /// use gush_link::address::Kind;
-        /// assert_eq!(Kind::TcpListen.name(), "tcp-listen");
-        /// assert_eq!(Kind::TcpListen.grammar(), "tcp-listen:[HOST:]PORT");
-        /// ```
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum Kind {
-            $($(#[doc = $doc])+ $(#[cfg($when)])? $kind,)+
-        }
-
-        const KINDS: &[Kind] = &[$($(#[cfg($when)])? Kind::$kind),+];
-
-        /// The target that an address names, without options.
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub enum Target {
-            $($(#[doc = $doc])+ $(#[cfg($when)])? $kind($argument),)+
-        }
-
-        impl Target {
-            /// The kind of address.
-            #[must_use]
-            pub fn kind(&self) -> Kind {
-                match self {
-                    $($(#[cfg($when)])? Self::$kind(_) => Kind::$kind,)+
-                }
-            }
-
-            /// Parses the argument after the colon.
-            pub(crate) fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
-                match argument.kind {
-                    $($(#[cfg($when)])? Kind::$kind => Part::read(argument).map(Self::$kind),)+
-                }
-            }
-        }
-
-        /// The text that parses as the same target.
-        impl fmt::Display for Target {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $($(#[cfg($when)])? Self::$kind(argument) => argument.show(Kind::$kind, f),)+
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// Standard input, output, or both.
-    Stdio(Standard);
-    /// A name in the file system, whatever is found there.
-    Path(PathBuf);
-    /// A file or device.
-    File(PathBuf);
-    /// A FIFO, or a private pipe, which gives written bytes back.
-    Pipe(Option<PathBuf>);
-    /// A private pair of sockets, which gives written messages back.
-    SocketPair(Nothing);
-    /// A new pseudo-terminal.
-    Pty(Nothing);
-    /// An inherited descriptor.
-    Fd(i32);
-    /// A program and its arguments.
-    Exec(Command);
-    /// A command line for `/bin/sh`.
-    Shell(Command);
-    /// A TCP connection to be made.
-    Tcp(Remote);
-    /// A TCP listener.
-    TcpListen(Local);
-    /// A TLS connection to be made.
-    #[cfg(feature = "tls")]
-    Tls(Remote);
-    /// A TLS listener.
-    #[cfg(feature = "tls")]
-    TlsListen(Local);
-    /// A connection to a Unix socket.
-    Unix(UnixName);
-    /// A connection to a Unix socket of any type.
-    UnixClient(UnixName);
-    /// A listening Unix socket.
-    UnixListen(UnixName);
-    /// A Unix socket that gets datagrams.
-    UnixSendto(UnixName);
-    /// A Unix socket that receives all datagrams.
-    UnixRecv(UnixName);
-    /// A Unix socket where each datagram begins a connection.
-    UnixRecvfrom(UnixName);
-    /// A UDP peer.
-    Udp(Remote);
-    /// A UDP peer that need not be there.
-    UdpSendto(Remote);
-    /// A UDP address of one or many receivers, and all senders.
-    UdpDatagram(Remote);
-    /// A UDP port that receives all datagrams.
-    UdpRecv(Local);
-    /// A UDP port that the first sender gets.
-    UdpListen(Local);
-    /// A UDP port where each datagram begins a connection.
-    UdpRecvfrom(Local);
-    /// A connection between a virtual machine and its host.
-    Vsock(Vsock);
-    /// A listener for virtual machines, or for their host.
-    VsockListen(Vsock);
-    /// A TCP connection that a SOCKS4 proxy makes.
-    Socks4(Through);
-    /// A TCP connection that a SOCKS4 proxy makes, which resolves the name.
-    Socks4a(Through);
-    /// A TCP connection that a SOCKS5 proxy makes.
-    Socks5(Through);
-    /// A TCP connection that an HTTP proxy makes.
-    HttpConnect(Through);
-    /// An inherited listening socket.
-    ListenFd(Inherited);
-    /// Two addresses: the first is read, the second is written.
-    Joined(Box<[Address; 2]>);
-    /// The first of several addresses that can be opened.
-    FirstOf(Vec<Address>);
-    /// Endless zeros.
-    Zero(Nothing);
-    /// Nothing to read, and room for everything.
-    Null(Nothing);
-}
 
 impl Target {
     /// The port to which `bind=` may add a host.

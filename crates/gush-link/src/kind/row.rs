@@ -1,12 +1,18 @@
-//! What the grammar, the messages, the help and the link know of each kind.
+//! The table of kinds: what the grammar, the messages, the help and the link know of each.
 
-use super::Kind;
-use crate::address::Opt;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::address::argument::{Argument, Part};
+use crate::address::error::Fault;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
     ACCESS, BOUND, CALLING, CONNECTED, CONTENT, EMPTY, IDENTITY, IP, LOCKED, MANY, NAMED, NETWORK,
     OWNED, PROGRAM, PROXIED, RETRIED, SERVING, SHARED, SOCKET, TCP, TERMINAL,
+};
+use crate::address::{
+    Address, Command, Inherited, Local, Nothing, Opt, Remote, Standard, Through, UnixName, Vsock,
 };
 
 /// The properties of a kind, without an address.
@@ -80,19 +86,34 @@ impl Form {
     }
 }
 
-/// The rows by kind: the written form and its description, the keywords by form, the options, and
-/// what differs from a stream.
-macro_rules! rows {
+/// The kinds: the argument, the written form and its description, the keywords by form, the options,
+/// and what differs from a stream.
+macro_rules! kinds {
     ($(
-        $(#[$when:meta])? $kind:ident $grammar:literal, $help:literal;
+        $(#[cfg($when:meta)])? $kind:ident($argument:ty) $grammar:literal, $help:literal;
         keywords [$($form:ident [$($word:literal),+]),*];
         options [$($options:tt),*] $(, $field:ident: $value:expr)*;
     )+) => {
+        /// A kind of address.
+        ///
+        /// ```
+        /// use gush_link::address::Kind;
+        /// assert_eq!(Kind::TcpListen.name(), "tcp-listen");
+        /// assert_eq!(Kind::TcpListen.grammar(), "tcp-listen:[HOST:]PORT");
+        /// ```
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Kind {
+            $(#[doc = $help] $(#[cfg($when)])? $kind,)+
+        }
+
+        pub(super) const KINDS: &[Kind] = &[$($(#[cfg($when)])? Kind::$kind),+];
+
         impl Kind {
             /// The properties of the kind.
             pub(crate) fn row(self) -> &'static Row {
                 match self {
-                    $($(#[$when])? Self::$kind => &Row {
+                    $($(#[cfg($when)])? Self::$kind => &Row {
                         grammar: $grammar,
                         help: $help,
                         keywords: &[$((Form::$form, &[$($word),+])),*],
@@ -100,6 +121,39 @@ macro_rules! rows {
                         $($field: $value,)*
                         ..Row::STREAM
                     },)+
+                }
+            }
+        }
+
+        /// The target that an address names, without options.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Target {
+            $(#[doc = $help] $(#[cfg($when)])? $kind($argument),)+
+        }
+
+        impl Target {
+            /// The kind of address.
+            #[must_use]
+            pub fn kind(&self) -> Kind {
+                match self {
+                    $($(#[cfg($when)])? Self::$kind(_) => Kind::$kind,)+
+                }
+            }
+
+            /// Parses the argument after the colon.
+            pub(crate) fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+                match argument.kind {
+                    $($(#[cfg($when)])? Kind::$kind => Part::read(argument).map(Self::$kind),)+
+                }
+            }
+        }
+
+        /// The text that parses as the same target.
+        impl fmt::Display for Target {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $($(#[cfg($when)])? Self::$kind(argument) => argument.show(Kind::$kind, f),)+
                 }
             }
         }
@@ -112,162 +166,162 @@ macro_rules! options {
     ($list:ident) => { $list };
 }
 
-rows! {
-    Stdio "-", "standard input and output";
+kinds! {
+    Stdio(Standard) "-", "standard input and output";
         keywords [Plain ["-", "stdio"], Input ["stdin"], Output ["stdout"]];
         options [IDENTITY, LOCKED, TERMINAL, SHARED],
         stands_alone: true;
-    Path "PATH", "a file (appended to; created with -u), FIFO, device or Unix socket";
+    Path(PathBuf) "PATH", "a file (appended to; created with -u), FIFO, device or Unix socket";
         keywords [Plain ["gopen"]];
         options [IDENTITY, LOCKED, RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, SHARED];
-    File "file:PATH", "a file or device, written from the start by default";
+    File(PathBuf) "file:PATH", "a file or device, written from the start by default";
         keywords [Plain ["file", "open"], Create ["create", "creat"]];
         options [IDENTITY, LOCKED, RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, SHARED];
-    Pipe "pipe:[PATH]", "a FIFO, created if missing and removed at the end; without PATH an echo";
+    Pipe(Option<PathBuf>) "pipe:[PATH]", "a FIFO, created if missing and removed at the end; without PATH an echo";
         keywords [Plain ["pipe", "fifo", "echo"]];
         options [RETRIED, ACCESS, OWNED, [NonBlock, UnlinkClose], SHARED],
         stands_alone: true, descriptors: 2;
-    SocketPair "socketpair", "an echo that keeps the boundaries of messages";
+    SocketPair(Nothing) "socketpair", "an echo that keeps the boundaries of messages";
         keywords [Plain ["socketpair"]];
         options [SHARED],
         stands_alone: true, descriptors: 2;
-    Pty "pty", "a new pseudo-terminal, which programs open one after the other";
+    Pty(Nothing) "pty", "a new pseudo-terminal, which programs open one after the other";
         keywords [Plain ["pty"]];
         options [[Link, Unlink, UnlinkClose, WaitSlave], TERMINAL, OWNED, SHARED],
         stands_alone: true, descriptors: 2;
-    Fd "fd:N", "an inherited descriptor";
+    Fd(i32) "fd:N", "an inherited descriptor";
         keywords [Plain ["fd"]];
         options [IDENTITY, LOCKED, ACCESS, TERMINAL, SHARED];
-    Exec "exec:COMMAND", "a program, with arguments split as by a shell";
+    Exec(Command) "exec:COMMAND", "a program, with arguments split as by a shell";
         keywords [Plain ["exec"]];
         options [IDENTITY, PROGRAM],
         is_program: true, descriptors: 2;
-    Shell "shell:COMMAND", "a command line for /bin/sh";
+    Shell(Command) "shell:COMMAND", "a command line for /bin/sh";
         keywords [Plain ["shell", "system"]];
         options [IDENTITY, PROGRAM],
         is_program: true, descriptors: 2;
-    Tcp "tcp:HOST:PORT", "connect; write an IPv6 address in brackets";
+    Tcp(Remote) "tcp:HOST:PORT", "connect; write an IPv6 address in brackets";
         keywords [Plain ["tcp", "tcp-connect"], V4 ["tcp4", "tcp4-connect"],
             V6 ["tcp6", "tcp6-connect"]];
         options [IDENTITY, NETWORK, CONNECTED, CALLING, RETRIED, TCP, IP, SHARED];
-    TcpListen "tcp-listen:[HOST:]PORT", "accept TCP connections";
+    TcpListen(Local) "tcp-listen:[HOST:]PORT", "accept TCP connections";
         keywords [Plain ["tcp-listen", "tcp-l"], V4 ["tcp4-listen", "tcp4-l"],
             V6 ["tcp6-listen", "tcp6-l"]];
         options [IDENTITY, NETWORK, SERVING, BOUND, [Backlog], RETRIED, TCP, IP],
         listens: true;
     #[cfg(feature = "tls")]
-    Tls "tls:HOST:PORT", "connect by TLS; the server's certificate must be for HOST";
+    Tls(Remote) "tls:HOST:PORT", "connect by TLS; the server's certificate must be for HOST";
         keywords [
             Plain ["tls", "tls-connect", "openssl", "openssl-connect", "ssl", "ssl-connect"],
             V4 ["tls4"], V6 ["tls6"]];
         options [IDENTITY, NETWORK, TLS, [CommonName, Sni, NoSni], CONNECTED, CALLING, RETRIED,
             TCP, IP];
     #[cfg(feature = "tls")]
-    TlsListen "tls-listen:[HOST:]PORT", "accept TLS connections; requires cert=";
+    TlsListen(Local) "tls-listen:[HOST:]PORT", "accept TLS connections; requires cert=";
         keywords [
             Plain ["tls-listen", "tls-l", "openssl-listen", "openssl-l", "ssl-listen", "ssl-l"],
             V4 ["tls4-listen", "tls4-l"], V6 ["tls6-listen", "tls6-l"]];
         options [IDENTITY, NETWORK, TLS, SERVING, BOUND, [Backlog, CommonName], RETRIED, TCP, IP],
         listens: true;
-    Unix "unix:PATH", "connect to a Unix socket; unix:@NAME is an abstract one";
+    Unix(UnixName) "unix:PATH", "connect to a Unix socket; unix:@NAME is an abstract one";
         keywords [Plain ["unix", "unix-connect", "local"],
             Abstract ["abstract", "abstract-connect"]];
         options [[ConnectTimeout, SeqPacket], NAMED, CALLING, RETRIED, SOCKET, SHARED],
         is_unix: true;
-    UnixClient "unix-client:PATH", "connect to a Unix socket of streams, packets or datagrams";
+    UnixClient(UnixName) "unix-client:PATH", "connect to a Unix socket of streams, packets or datagrams";
         keywords [Plain ["unix-client"], Abstract ["abstract-client"]];
         options [[ConnectTimeout], NAMED, RETRIED, SOCKET],
         is_unix: true;
-    UnixListen "unix-listen:PATH", "accept on a Unix socket, removed at the end";
+    UnixListen(UnixName) "unix-listen:PATH", "accept on a Unix socket, removed at the end";
         keywords [Plain ["unix-listen", "unix-l"], Abstract ["abstract-listen"]];
         options [SERVING, [Backlog, SeqPacket, Unlink, UnlinkClose], OWNED, RETRIED, SOCKET],
         listens: true;
-    UnixSendto "unix-sendto:PATH",
+    UnixSendto(UnixName) "unix-sendto:PATH",
         "send datagrams to a Unix socket, and receive its answers at bind=PATH";
         keywords [Plain ["unix-sendto"], Abstract ["abstract-sendto"]];
         options [NAMED, OWNED, EMPTY, SOCKET],
         is_datagrams: true, is_unix: true;
-    UnixRecv "unix-recv:PATH",
+    UnixRecv(UnixName) "unix-recv:PATH",
         "receive datagrams of all senders at a Unix socket, removed at the end";
         keywords [Plain ["unix-recv"], Abstract ["abstract-recv"]];
         options [[Unlink, UnlinkClose, NullEof], OWNED, SOCKET],
         is_datagrams: true, only_receives: true;
-    UnixRecvfrom "unix-recvfrom:PATH",
+    UnixRecvfrom(UnixName) "unix-recvfrom:PATH",
         "receive one datagram at a Unix socket and answer its sender; with fork each";
         keywords [Plain ["unix-recvfrom"], Abstract ["abstract-recvfrom"]];
         options [SERVING, [Unlink, UnlinkClose, NullEof], OWNED, SOCKET],
         listens: true, is_datagrams: true, descriptors: 2;
-    Udp "udp:HOST:PORT", "send and receive datagrams";
+    Udp(Remote) "udp:HOST:PORT", "send and receive datagrams";
         keywords [Plain ["udp", "udp-connect"], V4 ["udp4", "udp4-connect"],
             V6 ["udp6", "udp6-connect"]];
         options [IDENTITY, [LowPort, Bind, UdpLite], EMPTY, RETRIED, IP, SHARED],
         is_datagrams: true, datagram_bytes: UDP_BYTES;
-    UdpSendto "udp-sendto:HOST:PORT",
+    UdpSendto(Remote) "udp-sendto:HOST:PORT",
         "send datagrams to a peer that may come and go, and receive its own";
         keywords [Plain ["udp-sendto", "udp-send"], V4 ["udp4-sendto", "udp4-send"],
             V6 ["udp6-sendto", "udp6-send"]];
         options [[LowPort, Bind, ReuseAddr, UdpLite, Ancillary], EMPTY, MANY, IP],
         is_datagrams: true, datagram_bytes: UDP_BYTES;
-    UdpDatagram "udp-datagram:HOST:PORT",
+    UdpDatagram(Remote) "udp-datagram:HOST:PORT",
         "send datagrams to a peer, a broadcast address or a group; receive everyone's";
         keywords [Plain ["udp-datagram", "udp-dgram"], V4 ["udp4-datagram", "udp4-dgram"],
             V6 ["udp6-datagram", "udp6-dgram"]];
         options [[Bind, ReuseAddr, Range, SourcePort], [UdpLite, Ancillary], EMPTY, MANY, IP],
         is_datagrams: true, datagram_bytes: UDP_BYTES;
-    UdpRecv "udp-recv:[HOST:]PORT", "receive the datagrams of all senders";
+    UdpRecv(Local) "udp-recv:[HOST:]PORT", "receive the datagrams of all senders";
         keywords [Plain ["udp-recv"], V4 ["udp4-recv"], V6 ["udp6-recv"]];
         options [IDENTITY, BOUND, [UdpLite, Ancillary, NullEof], MANY, RETRIED, IP],
         is_datagrams: true, only_receives: true;
-    UdpListen "udp-listen:[HOST:]PORT",
+    UdpListen(Local) "udp-listen:[HOST:]PORT",
         "receive datagrams; the first sender becomes the peer, with fork each sender";
         keywords [Plain ["udp-listen", "udp-l"], V4 ["udp4-listen", "udp4-l"],
             V6 ["udp6-listen", "udp6-l"]];
         options [IDENTITY, SERVING, BOUND, [UdpLite, NullEof], MANY, RETRIED, IP],
         listens: true, is_datagrams: true, datagram_bytes: UDP_BYTES, descriptors: 2;
-    UdpRecvfrom "udp-recvfrom:[HOST:]PORT",
+    UdpRecvfrom(Local) "udp-recvfrom:[HOST:]PORT",
         "receive one datagram and answer its sender; with fork each datagram is a connection";
         keywords [Plain ["udp-recvfrom"], V4 ["udp4-recvfrom"], V6 ["udp6-recvfrom"]];
         options [IDENTITY, SERVING, BOUND, [UdpLite, Ancillary, NullEof], MANY, RETRIED, IP],
         listens: true, is_datagrams: true, datagram_bytes: UDP_BYTES, descriptors: 2;
-    Vsock "vsock:CID:PORT", "connect from a virtual machine to its host (CID 2), or to a guest";
+    Vsock(Vsock) "vsock:CID:PORT", "connect from a virtual machine to its host (CID 2), or to a guest";
         keywords [Plain ["vsock", "vsock-connect"]];
         options [[ConnectTimeout], CALLING, RETRIED, SHARED];
-    VsockListen "vsock-listen:[CID:]PORT",
+    VsockListen(Vsock) "vsock-listen:[CID:]PORT",
         "accept connections between a virtual machine and its host";
         keywords [Plain ["vsock-listen", "vsock-l"]];
         options [IDENTITY, SERVING, [Backlog], RETRIED],
         listens: true;
-    Socks4 "socks4:PROXY:PORT:HOST:PORT",
+    Socks4(Through) "socks4:PROXY:PORT:HOST:PORT",
         "connect through a SOCKS4 proxy to an IPv4 address of HOST";
         keywords [Plain ["socks4"]];
         options [PROXIED, [SocksUser], CALLING, RETRIED, TCP, IP, SHARED];
-    Socks4a "socks4a:PROXY:PORT:HOST:PORT", "connect through a SOCKS4a proxy, which resolves HOST";
+    Socks4a(Through) "socks4a:PROXY:PORT:HOST:PORT", "connect through a SOCKS4a proxy, which resolves HOST";
         keywords [Plain ["socks4a"]];
         options [PROXIED, [SocksUser], CALLING, RETRIED, TCP, IP, SHARED];
-    Socks5 "socks5:PROXY:PORT:HOST:PORT", "connect through a SOCKS5 proxy, which resolves HOST";
+    Socks5(Through) "socks5:PROXY:PORT:HOST:PORT", "connect through a SOCKS5 proxy, which resolves HOST";
         keywords [Plain ["socks5", "socks5-connect"]];
         options [PROXIED, [Credentials], CALLING, RETRIED, TCP, IP, SHARED];
-    HttpConnect "http-connect:PROXY:PORT:HOST:PORT",
+    HttpConnect(Through) "http-connect:PROXY:PORT:HOST:PORT",
         "connect through an HTTP proxy (CONNECT), which resolves HOST";
         keywords [Plain ["http-connect"]];
         options [PROXIED, [Credentials, HttpVersion], CALLING, RETRIED, TCP, IP, SHARED];
-    ListenFd "listen-fd:N|NAME", "accept on an inherited listening socket";
+    ListenFd(Inherited) "listen-fd:N|NAME", "accept on an inherited listening socket";
         keywords [Plain ["listen-fd", "accept-fd"]];
         options [SERVING, [Range], TCP, SOCKET],
         listens: true;
-    Joined "ADDR!!ADDR", "read from the first address and write to the second";
+    Joined(Box<[Address; 2]>) "ADDR!!ADDR", "read from the first address and write to the second";
         keywords [];
         options [],
         is_program: true;
-    FirstOf "ADDR|ADDR...", "the first of these that can be opened, in this order, for each client";
+    FirstOf(Vec<Address>) "ADDR|ADDR...", "the first of these that can be opened, in this order, for each client";
         keywords [];
         options [],
         is_program: true;
-    Zero "zero:", "endless zeros; discards what is written";
+    Zero(Nothing) "zero:", "endless zeros; discards what is written";
         keywords [Plain ["zero"]];
         options [],
         stands_alone: true;
-    Null "null:", "nothing to read; discards what is written";
+    Null(Nothing) "null:", "nothing to read; discards what is written";
         keywords [Plain ["null"]];
         options [],
         stands_alone: true;

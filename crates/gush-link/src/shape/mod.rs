@@ -1,8 +1,7 @@
 //! Options that change the bytes or the ends of data of an end: each is a stream around the end's
 //! conduit. Bytes then pass through memory.
 
-mod escape;
-mod limit;
+mod cut;
 mod lines;
 mod one_of_many;
 mod tail;
@@ -16,8 +15,7 @@ use gush_net::{Conduit, Facts, Layer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::address::{Opt, Options};
-use escape::Escape;
-use limit::Limit;
+use cut::Cut;
 use lines::Lines;
 use one_of_many::OneOfMany;
 pub(crate) use one_of_many::Turn;
@@ -34,12 +32,12 @@ pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
     };
     // Before a tail, an end of which there is none.
     let conduit = match options.size_bytes(Opt::ReadBytes) {
-        Some(bytes) => around(conduit, Limit::of(bytes)),
+        Some(bytes) => around(conduit, Cut::after(bytes)),
         None => conduit,
     };
     // Outside of the tail, for which an end is none.
     let conduit = match options.byte(Opt::Escape) {
-        Some(byte) => around(conduit, Escape::at(byte)),
+        Some(byte) => around(conduit, Cut::before(byte)),
         None => conduit,
     };
     let conduit = match (options.is_on(Opt::Crnl), options.is_on(Opt::Cr)) {

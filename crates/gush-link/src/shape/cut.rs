@@ -1,4 +1,5 @@
-//! `readbytes=`: the data ends after so many bytes, and what follows stays unread.
+//! `readbytes=` and `escape=`: the data ends after so many bytes, with what follows unread, or
+//! before a byte, for terminals that pass every key on.
 
 use std::io;
 use std::pin::Pin;
@@ -10,17 +11,22 @@ use tokio::io::ReadBuf;
 use super::{Shape, poll_read_some};
 
 /// The conduit's data ends once no byte is left to read.
-pub(super) struct Limit {
+pub(super) struct Cut {
     left_bytes: u64,
+    before: Option<u8>,
 }
 
-impl Limit {
-    pub(super) fn of(bytes: u64) -> Self {
-        Self { left_bytes: bytes }
+impl Cut {
+    pub(super) fn after(bytes: u64) -> Self {
+        Self { left_bytes: bytes, before: None }
+    }
+
+    pub(super) fn before(byte: u8) -> Self {
+        Self { left_bytes: u64::MAX, before: Some(byte) }
     }
 }
 
-impl Shape for Limit {
+impl Shape for Cut {
     fn poll_read(
         &mut self,
         conduit: Pin<&mut Conduit>,
@@ -32,9 +38,14 @@ impl Shape for Limit {
         if part.remaining() > 0 {
             ready!(poll_read_some(conduit, cx, &mut part))?;
         }
-        let read = part.filled().len();
-        self.left_bytes -= u64::try_from(read).unwrap_or(0);
-        buf.advance(read);
+        let mut read = part.filled();
+        self.left_bytes -= read.len() as u64;
+        if let Some(at) = read.iter().position(|&byte| Some(byte) == self.before) {
+            read = &read[..at];
+            self.left_bytes = 0;
+        }
+        let bytes = read.len();
+        buf.advance(bytes);
         Poll::Ready(Ok(()))
     }
 
