@@ -2,8 +2,10 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use gush_net::Conduit;
+use tokio::io::AsyncWriteExt;
 
-use super::{Credentials, Proxy, broken};
+use super::{Credentials, broken, receive};
 use crate::address::Through;
 use crate::open::OpenError;
 
@@ -12,7 +14,7 @@ const HEAD_BYTES: usize = 16 << 10;
 
 /// Requests a connection to the target, and reads the whole answer.
 pub(super) async fn request(
-    proxy: &Proxy<'_>,
+    proxy: &mut Conduit,
     through: &Through,
     credentials: Option<&Credentials>,
     version: &str,
@@ -27,7 +29,7 @@ pub(super) async fn request(
         let code = BASE64_STANDARD.encode(format!("{name}:{password}"));
         request += &format!("Proxy-Authorization: Basic {code}\r\n");
     }
-    proxy.send((request + "\r\n").as_bytes()).await.map_err(broken)?;
+    proxy.write_all((request + "\r\n").as_bytes()).await.map_err(broken)?;
     // 1xx answers precede the final one (RFC 9110, 15.2), except for 101, which switches protocols.
     loop {
         let (code, reason) = answer(&head(proxy).await?)?;
@@ -47,7 +49,7 @@ pub(super) async fn request(
 
 /// Reads the head of an answer, up to an empty line; byte by byte, because the target's data
 /// follows.
-async fn head(proxy: &Proxy<'_>) -> Result<Vec<u8>, OpenError> {
+async fn head(proxy: &mut Conduit) -> Result<Vec<u8>, OpenError> {
     let mut head = Vec::new();
     // A recipient may accept a bare LF as the end of a line (RFC 9112, 2.2).
     while !head.ends_with(b"\n\r\n") && !head.ends_with(b"\n\n") {
@@ -55,7 +57,7 @@ async fn head(proxy: &Proxy<'_>) -> Result<Vec<u8>, OpenError> {
         if head.len() == HEAD_BYTES {
             return Err(OpenError::said("", "its answer does not end"));
         }
-        head.extend(proxy.receive::<1>().await.map_err(broken)?);
+        head.extend(receive::<1>(proxy).await?);
     }
     Ok(head)
 }

@@ -3,7 +3,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::{Proxy, broken};
+use gush_net::Conduit;
+use tokio::io::AsyncWriteExt;
+
+use super::{broken, receive};
 use crate::address::{Family, Opt, Options, Through};
 use crate::open::OpenError;
 use crate::open::resolve::{Name, resolve};
@@ -20,7 +23,7 @@ const BY_NAME: Ipv4Addr = Ipv4Addr::new(0, 0, 0, 1);
 
 /// Requests a connection to the target, and reads the whole answer.
 pub(super) async fn request(
-    proxy: &Proxy<'_>,
+    proxy: &mut Conduit,
     through: &Through,
     by_name: bool,
     options: &Options,
@@ -46,9 +49,9 @@ pub(super) async fn request(
         request.extend(text.as_bytes());
         request.push(0);
     }
-    proxy.send(&request).await.map_err(broken)?;
+    proxy.write_all(&request).await.map_err(broken)?;
     // The version of the answer, the answer, and a port and an address that mean nothing.
-    let [version, answer, ..] = proxy.receive::<8>().await.map_err(broken)?;
+    let [version, answer, ..] = receive::<8>(proxy).await?;
     match (version, answer) {
         (0, GRANTED) => Ok(()),
         (0, 91) => {

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{Credentials, Proxy, broken};
+use gush_net::Conduit;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{Credentials, broken, receive};
 use crate::address::Through;
 use crate::open::OpenError;
 
@@ -14,7 +17,7 @@ const NONE_OF_THESE: u8 = 0xff;
 
 /// Requests a connection to the target, and reads the whole answer.
 pub(super) async fn request(
-    proxy: &Proxy<'_>,
+    proxy: &mut Conduit,
     through: &Through,
     credentials: Option<&Credentials>,
 ) -> Result<(), OpenError> {
@@ -23,8 +26,8 @@ pub(super) async fn request(
         Some(_) => &[VERSION, 2, NO_PASSWORD, PASSWORD],
         None => &[VERSION, 1, NO_PASSWORD],
     };
-    proxy.send(methods).await.map_err(broken)?;
-    let [version, method] = proxy.receive().await.map_err(broken)?;
+    proxy.write_all(methods).await.map_err(broken)?;
+    let [version, method] = receive(proxy).await?;
     if version != VERSION {
         return Err(OpenError::said("", "the proxy does not answer as a SOCKS5 proxy does"));
     }
@@ -39,22 +42,22 @@ pub(super) async fn request(
             return Err(OpenError::said("", "the proxy requires an unknown authentication method"));
         }
     }
-    proxy.send(&connect(through)?).await.map_err(broken)?;
+    proxy.write_all(&connect(through)?).await.map_err(broken)?;
     // A proxy that refuses may send no more than that.
-    let [version, reply] = proxy.receive().await.map_err(broken)?;
+    let [version, reply] = receive(proxy).await?;
     if version != VERSION {
         return Err(OpenError::said("", "the proxy does not answer as a SOCKS5 proxy does"));
     }
     if reply != 0 {
         return Err(refusal(reply));
     }
-    let [_, kind] = proxy.receive().await.map_err(broken)?;
+    let [_, kind] = receive(proxy).await?;
     // The address and port that the proxy connected from.
     let rest_bytes = 2 + match kind {
         1 => 4,
         4 => 16,
         // A name, with its length before it.
-        3 => usize::from(proxy.receive::<1>().await.map_err(broken)?[0]),
+        3 => usize::from(receive::<1>(proxy).await?[0]),
         _ => {
             return Err(OpenError::said(
                 "",
@@ -63,18 +66,19 @@ pub(super) async fn request(
         }
     };
     // To the last byte: the target's data follows.
-    proxy.receive_into(&mut vec![0; rest_bytes]).await.map_err(broken)
+    proxy.read_exact(&mut vec![0; rest_bytes]).await.map_err(broken)?;
+    Ok(())
 }
 
-async fn log_in(proxy: &Proxy<'_>, credentials: &Credentials) -> Result<(), OpenError> {
+async fn log_in(proxy: &mut Conduit, credentials: &Credentials) -> Result<(), OpenError> {
     // The version of this exchange (RFC 1929), not that of SOCKS.
     let mut message = vec![1];
     for field in [&credentials.name, &credentials.password] {
         message.extend(u8::try_from(field.len()));
         message.extend(field.as_bytes());
     }
-    proxy.send(&message).await.map_err(broken)?;
-    match proxy.receive().await.map_err(broken)? {
+    proxy.write_all(&message).await.map_err(broken)?;
+    match receive(proxy).await? {
         [_, 0] => Ok(()),
         [_, _] => Err(OpenError::said("", "the proxy refuses the name or the password")),
     }
