@@ -239,7 +239,7 @@ async fn no_more_clients(shared: &Shared) {
 async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failure> {
     let accepted = until(no_more_clients(shared), accept(&mut listener)).await;
     // Other clients are refused at once, and do not wait in the queue.
-    drop(listener);
+    listener.close();
     match accepted {
         None => Ok(()),
         Some(client) => {
@@ -342,7 +342,7 @@ impl Acceptor {
             tokio::spawn(client.serve(balance.guard()));
             tokio::task::yield_now().await;
         }
-        drop(listener);
+        listener.close();
         drop(accepting);
     }
 }
@@ -489,7 +489,7 @@ async fn serve_all(
     let _ = accepting.send(Accepting::Ended);
     accepting.closed().await;
     drop(standing);
-    drop(listener);
+    listener.close();
     // It would keep the channel open.
     drop(open);
     if let Err(failure) = &ended

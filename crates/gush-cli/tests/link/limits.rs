@@ -13,7 +13,7 @@ use crate::common::link::{
 };
 use crate::common::{denier, gush, noise, skipped, strace};
 use rustix::pipe::fcntl_setpipe_size;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use tempfile::TempDir;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
@@ -50,6 +50,30 @@ fn as_many_clients_are_served_as_there_are_descriptors() {
     drop(clients);
     link.says_times(": connected", 60);
     assert_eq!(warnings(), 1, "{}", link.said());
+}
+
+#[test]
+fn a_client_that_waits_for_descriptors_as_the_link_drains_is_reset_with_a_warning() {
+    for threads in ["1", "2"] {
+        let words = ["--threads", threads, LISTEN, &format!("tcp:{}", echo())];
+        let link = after("ulimit -n 64", &words);
+        let served: Vec<_> = (0..12).map(|_| link.client()).collect();
+        for mut client in &served {
+            client.write_all(b"hello").unwrap();
+            client.read_exact(&mut [0; 5]).unwrap();
+        }
+        // One more than are open, not counting the directory of `descriptors`.
+        let most = Rlimit { current: Some(link.descriptors() as u64 + 1), maximum: Some(64) };
+        prlimit(Some(link.pid()), Resource::Nofile, most).unwrap();
+        let mut waits = link.client();
+        let name = waits.local_addr().unwrap();
+        link.says("the limit of open files is reached: new peers wait");
+        link.signal(Signal::TERM);
+        link.says(&format!("{name} is given up"));
+        assert_eq!(waits.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        drop(served);
+        assert!(link.finish().0.success());
+    }
 }
 
 /// Both sides of each terminal are open: the kernel would hang the terminal up without its other

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use gush_net::Conduit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -256,6 +257,17 @@ impl Listener {
     /// Has a client been accepted that the next [`accept`](Self::accept) returns?
     pub(crate) fn has_client(&self) -> bool {
         self.waiting.is_some()
+    }
+
+    /// Resets a client that waits for descriptors, as the kernel does with those in the queue.
+    pub(crate) fn close(self) {
+        let Some((client, peer)) = &self.waiting else { return };
+        let address = &self.gate.address;
+        tracing::warn!(
+            "{address}: {peer} is given up: no descriptor was free for its other end \
+             (ulimit -n raises the limit)"
+        );
+        let _ = sockopt::set_socket_linger(client, Some(Duration::ZERO));
     }
 
     fn is_unix(&self) -> bool {
