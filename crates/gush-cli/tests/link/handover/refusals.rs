@@ -10,8 +10,8 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, send, socket_with,
 };
 
-use super::{Hand, Lines, answers};
-use crate::common::link::{Running, echo, eventually};
+use super::{Hand, Lines, VERSION, answers};
+use crate::common::link::{Running, ask, client_of, echo, eventually};
 use crate::common::{gush, nobody};
 
 #[test]
@@ -64,12 +64,17 @@ fn a_process_that_fails_to_take_over_leaves_the_names_to_the_running_link() {
 fn a_process_of_another_version_gets_nothing() {
     let lines = Lines::to(format!("tcp:{}", echo()));
     let link = lines.start();
+    let mut client = client_of(&lines.port.place());
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
     let hand = Hand::at(&lines.door);
-    hand.hello(999, &lines);
+    hand.hello(VERSION - 1, &lines);
+    let old = format!("version {}", VERSION - 1);
     let answer = hand.hears().expect("a reason");
-    assert!(answer["Refused"].as_str().unwrap().contains("version 999"), "{answer}");
+    assert!(answer["Refused"].as_str().unwrap().contains(&old), "{answer}");
     assert_eq!(hand.hears(), None);
     link.says("a handover is refused");
+    assert_eq!(ask(client, b" and on"), b" and on");
     answers(&lines.port.place());
 }
 
