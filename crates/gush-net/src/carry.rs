@@ -26,7 +26,7 @@ pub struct Part {
 
 /// The state of a [`Relay`](crate::Relay) between two runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct RelayState {
     /// Forward and back.
     pub directions: [DirectionState; 2],
@@ -36,25 +36,38 @@ pub struct RelayState {
 
 /// What one direction of a relay has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct DirectionState {
     /// Bytes delivered.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_default"))]
     pub delivered_bytes: u64,
     /// The same by read-write, splice and sendfile.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_default"))]
     pub by_method: [u64; 3],
     /// Bytes in flight in memory, which come before those in the pipe.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub hand: Vec<u8>,
     /// Bytes in flight in a pipe.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_default"))]
     pub piped_bytes: u64,
     /// The target takes no splices of them.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_default"))]
     pub through_memory: bool,
     /// Has the source ended, and is everything delivered?
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_default"))]
     pub is_at_end: bool,
     /// Did a read find that end?
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_default"))]
     pub has_seen_end: bool,
     /// Was the end passed on?
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_default"))]
     pub is_done: bool,
+}
+
+/// Thousands of connections move at once: what most of them lack is not sent.
+#[cfg(feature = "serde")]
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The ends of a pipe with bytes in flight: first the one to be read.

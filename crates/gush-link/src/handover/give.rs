@@ -18,10 +18,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tracing::warn;
 
-use super::relays::{Paused, STOPPING, STOPPING_FIRST};
+use super::relays::{Paused, Relays, STOPPING, STOPPING_FIRST};
 use super::wire::{
-    GROUP, HAND_BYTES, Hello, Known, Message, NAME_BYTES, PAUSED, State, VERSION, Wire, unexpected,
-    unless,
+    DESCRIPTORS, GROUP, HAND_BYTES, Hello, Known, Message, NAME_BYTES, PAUSED, STATES, State,
+    VERSION, Wire, unexpected, unless,
 };
 use super::{FAILED, Metrics, borrowed};
 use crate::connection::Relaying;
@@ -164,7 +164,8 @@ async fn answer(
                 continue;
             }
         };
-        match introduce(&mut wire, &shared).await {
+        let Some(relays) = &shared.relays else { return };
+        match introduce(&mut wire, relays).await {
             Ok(known) => {
                 let (turn, is_over) = oneshot::channel();
                 let taker = Taker { wire, known, turn };
@@ -221,13 +222,13 @@ async fn refuse(wire: &Wire, why: String, remedy: &str) -> io::Result<Wire> {
 }
 
 /// Sends the descriptors of connections, which go on meanwhile, as clients are still accepted.
-async fn introduce(wire: &mut Wire, shared: &Shared) -> io::Result<HashSet<u64>> {
+async fn introduce(wire: &mut Wire, relays: &Relays) -> io::Result<HashSet<u64>> {
     wire.patience = PAUSED;
     let mut known = HashSet::new();
-    let Some(relays) = &shared.relays else { return Ok(known) };
     for ids in relays.ids().chunks(GROUP) {
-        // Each stands still only until it is sent with its group; those that are late follow with
-        // their states.
+        // Each stands still only until it is sent with its group, at once also if the new process
+        // is slow; those that are late follow with their states.
+        wire.has_room().await?;
         let paused = relays.stop(ids, STOPPING_FIRST).await;
         introduction(paused.iter(), &mut known).send(wire).await?;
     }
@@ -336,20 +337,22 @@ async fn offer(
         introduction(group.iter().copied(), known).send(wire).await?;
     }
     let mut all = Vec::with_capacity(paused.len());
-    for group in paused.chunks(GROUP) {
+    let movable = paused.iter().filter_map(|one| {
+        let movable = known.contains(&one.id).then(|| movable(one)).flatten();
+        all.push(movable.is_some());
+        movable
+    });
+    let mut movable = movable.peekable();
+    while movable.peek().is_some() {
         let (mut states, mut pipes, mut hands) = (Vec::new(), Vec::new(), Vec::new());
-        for one in group {
-            let movable = known.contains(&one.id).then(|| movable(one)).flatten();
-            all.push(movable.is_some());
-            if let Some(Movable { state, of_it, in_memory }) = movable {
-                states.push(state);
-                pipes.extend(of_it);
-                hands.extend(in_memory);
-            }
+        while let Some(Movable { state, of_it, in_memory }) = movable
+            .next_if(|one| states.len() < STATES && pipes.len() + one.of_it.len() <= DESCRIPTORS)
+        {
+            states.push(state);
+            pipes.extend(of_it);
+            hands.extend(in_memory);
         }
-        if !states.is_empty() {
-            wire.send(&Message::States(states), &pipes).await?;
-        }
+        wire.send(&Message::States(states), &pipes).await?;
         for hand in hands {
             wire.send_bytes(&hand).await?;
         }
@@ -399,4 +402,40 @@ fn movable(paused: &Paused) -> Option<Movable<'_>> {
     let of_it = pipes.into_iter().flatten().flatten().collect();
     let state = State { id: paused.id, relay, hand_bytes };
     is_small.then_some(Movable { state, of_it, in_memory })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socketpair};
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::handover::Entry;
+
+    #[tokio::test(start_paused = true)]
+    async fn no_relay_stops_while_the_new_process_reads_nothing() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let kind = SocketType::SEQPACKET;
+        let (near, far) = socketpair(AddressFamily::UNIX, kind, flags, None).expect("a pair");
+        while send(&near, &[0; 4096], SendFlags::NOSIGNAL).is_ok() {}
+        let mut wire = Wire::new(near).expect("registered");
+        let relays = Relays::default();
+        let mut entry = relays.enter(7);
+        let mut asked = pin!(poll_fn(|cx| Entry::poll_asked(Some(&mut entry), cx)));
+        let mut introduced = pin!(introduce(&mut wire, &relays));
+        tokio::select! {
+            biased;
+            _ = &mut introduced => panic!("the socket is full"),
+            _ = &mut asked => panic!("the relay stops, and nothing is sent"),
+            () = sleep(PAUSED / 2) => {}
+        }
+        while recv(&far, &mut [0; 4096][..], RecvFlags::empty()).is_ok() {}
+        tokio::select! {
+            biased;
+            _ = &mut introduced => panic!("the relay has not stopped"),
+            _ = &mut asked => {}
+        }
+    }
 }

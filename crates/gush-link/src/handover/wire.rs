@@ -8,6 +8,7 @@ use std::time::Duration;
 use gush_net::{Part, RelayState};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -22,7 +23,7 @@ use crate::connection::Directions;
 use crate::watch::watch;
 
 /// Changes with every change of the messages that an older process would misread.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 /// How long either process waits for the other's next message: longer than the running link waits
 /// for its relays to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,13 +33,14 @@ pub(super) const PAUSED: Duration = Duration::from_secs(3);
 const TURN: Duration = Duration::from_secs(60);
 /// The largest packet. A socket's send buffer has 208 KiB by default (net.core.wmem_default).
 const PACKET_BYTES: usize = 128 << 10;
-/// The most connections of a message.
+/// The most connections that are named in a message: each has two descriptors of each end.
 pub(super) const GROUP: usize = 48;
 /// The most bytes of the names of a connection, so that a group of them fits a packet.
 pub(super) const NAME_BYTES: usize = 1 << 10;
-/// The most descriptors of a message: of each connection two of each end, or the ends of two pipes.
-/// The kernel takes 253 (`SCM_MAX_FD`, unix(7)).
-const DESCRIPTORS: usize = 4 * GROUP;
+/// The most states of a message, each of less than 640 bytes.
+pub(super) const STATES: usize = PACKET_BYTES / 640;
+/// The most descriptors of a message. The kernel takes 253 (`SCM_MAX_FD`, unix(7)).
+pub(super) const DESCRIPTORS: usize = 252;
 /// The most bytes in flight in memory, of one direction.
 pub(super) const HAND_BYTES: usize = 1 << 20;
 
@@ -128,6 +130,18 @@ impl Wire {
     /// sent already (`unix_dgram_sendmsg` of net/unix/af_unix.c).
     pub fn stop_receiving(&self) -> io::Result<()> {
         Ok(shutdown(self.socket.get_ref(), Shutdown::Read)?)
+    }
+
+    /// Waits until the kernel takes the next message at once.
+    pub async fn has_room(&self) -> io::Result<()> {
+        let look = |socket: &OwnedFd| {
+            let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+            match retry_on_intr(|| poll(&mut polled, Some(&Timespec::default())))? {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                _ => Ok(()),
+            }
+        };
+        in_time(self.patience, self.socket.async_io(Interest::WRITABLE, look)).await
     }
 
     pub async fn send(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -247,4 +261,43 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 /// The error of a message that is not the one due.
 pub(super) fn unexpected(message: &Message) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("unexpected message: {message:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use gush_net::DirectionState;
+
+    use super::*;
+
+    fn bytes(direction: DirectionState, bytes: u64) -> usize {
+        let directions = [direction.clone(), direction];
+        let quiet = Duration::new(bytes, 999_999_999);
+        let relay = RelayState { directions, quiet };
+        let state = State { id: bytes, relay, hand_bytes: [HAND_BYTES; 2] };
+        serde_json::to_vec(&state).expect("JSON").len() + ",".len()
+    }
+
+    #[test]
+    fn the_states_of_a_message_fit_a_packet() {
+        let all = u64::MAX;
+        let direction = DirectionState {
+            delivered_bytes: all,
+            by_method: [all; 3],
+            piped_bytes: all,
+            through_memory: true,
+            is_at_end: true,
+            has_seen_end: true,
+            is_done: true,
+            ..DirectionState::default()
+        };
+        let message = serde_json::to_vec(&Message::States(Vec::new())).expect("JSON").len();
+        let fits = message + STATES * bytes(direction, all);
+        assert!(fits <= PACKET_BYTES, "{fits}");
+    }
+
+    #[test]
+    fn what_a_connection_lacks_is_not_sent() {
+        let bytes = bytes(DirectionState::default(), 1000);
+        assert!(bytes <= 160, "{bytes}");
+    }
 }

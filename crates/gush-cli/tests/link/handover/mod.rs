@@ -25,7 +25,7 @@ mod serves;
 mod signals;
 
 /// Of the protocol.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Less than a link waits for the other side of a handover.
 const PATIENCE_OF_A_LINK: Duration = Duration::from_secs(5);
 
