@@ -12,7 +12,7 @@ use std::time::Duration;
 use gush_text::quote;
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::Interest;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -20,8 +20,8 @@ use tracing::warn;
 
 use super::relays::{Paused, Relays, STOPPING, STOPPING_FIRST};
 use super::wire::{
-    DESCRIPTORS, GROUP, HAND_BYTES, Hello, Known, Message, NAME_BYTES, PAUSED, STATES, State,
-    VERSION, Wire, unexpected, unless,
+    DESCRIPTORS, GROUP, GivingUp, HAND_BYTES, Hello, Known, Message, NAME_BYTES, PAUSED, STATES,
+    State, VERSION, Wire, unexpected, unless,
 };
 use super::{FAILED, Metrics, borrowed};
 use crate::connection::Relaying;
@@ -52,8 +52,6 @@ struct Listeners {
     door: OwnedFd,
     clients: OwnedFd,
     metrics: Option<(String, OwnedFd)>,
-    /// Of this process, if the kernel has pidfds.
-    process: Option<OwnedFd>,
 }
 
 /// A new process that is ready to take over.
@@ -81,8 +79,7 @@ impl Giver {
             }
             None => (None, None),
         };
-        let process = pidfd_open(getpid(), PidfdFlags::empty()).ok();
-        let listeners = Listeners { door, clients, metrics, process };
+        let listeners = Listeners { door, clients, metrics };
         let (ready, takers) = mpsc::channel(1);
         let ends = Arc::new(Notify::new());
         let answers = answer(listeners, hello, Arc::clone(shared), ready, Arc::clone(&ends));
@@ -204,10 +201,12 @@ async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Resul
     }
     let place = listeners.metrics.as_ref().map(|(place, _)| place.clone());
     let metrics = listeners.metrics.as_ref().map(|(_, listener)| listener);
-    let Listeners { door, clients, process, .. } = listeners;
-    let given = borrowed([Some(door), Some(clients), metrics, process.as_ref()]);
+    let Listeners { door, clients, .. } = listeners;
+    let (given_up, giving_up) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let given = borrowed([Some(door), Some(clients), metrics, Some(&given_up)]);
     let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, |open| open.count() as u64);
     wire.send(&Message::Listeners { metrics: place, descriptors }, &given).await?;
+    wire.giving_up = Some(GivingUp { writes: giving_up, _reads: given_up });
     match wire.receive().await?.0 {
         Message::Ready => Ok(wire),
         other => Err(unexpected(&other)),

@@ -27,7 +27,8 @@
 //!
 //! So a new process that dies on its way has used nothing, and nothing is lost; there is no moment
 //! at which a process that has not begun to serve owns a connection. If the running link is killed,
-//! which its pidfd says for certain, the new one resets its connections and serves new clients.
+//! the new one resets its connections and serves new clients: one that gives the handover up, and
+//! may give all to another process next, says so in a pipe, which always has room.
 //! Clients that come meanwhile wait in the queue of the listener, which both have, and none is
 //! refused. TLS, programs, terminals, pipes and connections in another phase than their relay stay
 //! with their process until they end.

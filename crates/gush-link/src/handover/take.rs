@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gush_net::{ByteCounts, Conduit, Relay};
-use rustix::io::Errno;
+use rustix::io::{Errno, read};
 use rustix::process::{Resource, getrlimit};
 use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
@@ -33,8 +33,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// A handover that a running link has agreed to.
 pub(super) struct Taking {
     wire: Wire,
-    /// Readable once the running link has ended (pidfd_open(2)); none of one that sends none.
-    process: Option<OwnedFd>,
+    /// The pipe in which the running link gives up.
+    given_up: Option<OwnedFd>,
     /// The listener of this protocol.
     pub door: OwnedFd,
     pub listener: Arc<OwnedFd>,
@@ -88,20 +88,20 @@ impl Taking {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let metrics = place.and_then(|place| Some((place, descriptors.next()?)));
-        let process = descriptors.next();
-        Ok(Some(Self { wire, process, door, listener: Arc::new(listener), metrics }))
+        let given_up = descriptors.next();
+        Ok(Some(Self { wire, given_up, door, listener: Arc::new(listener), metrics }))
     }
 
     /// Takes over all that the running link has, unless `stop` drains this link first.
     pub fn take(self, shared: &Arc<Shared>) -> (OwnedFd, mpsc::Receiver<Event>) {
-        let Self { mut wire, process, door, .. } = self;
+        let Self { mut wire, given_up, door, .. } = self;
         let (events, happens) = mpsc::channel(1);
         let shared = Arc::clone(shared);
         tokio::spawn(async move {
             let mut received = Received::default();
             let taken = match take_all(&mut wire, &shared, &mut received, &events).await {
                 Ok(()) => Ok(received.all),
-                Err(error) if is_gone(&error) && has_ended(process).await => {
+                Err(error) if is_gone(&error) && was_killed(given_up).await => {
                     Err(Untaken { error, abandoned: Some(received) })
                 }
                 Err(error) => Err(error.into()),
@@ -113,12 +113,12 @@ impl Taking {
     }
 }
 
-/// Does the running link end, whose descriptors are closed?
-async fn has_ended(process: Option<OwnedFd>) -> bool {
-    let Some(process) = process.and_then(|process| watch(process, Interest::READABLE).ok()) else {
-        return false;
-    };
-    timeout(DYING, process.readable()).await.is_ok_and(|ended| ended.is_ok())
+/// Was the running link killed, whose socket is closed?
+async fn was_killed(given_up: Option<OwnedFd>) -> bool {
+    let pipe = given_up.and_then(|pipe| watch(pipe, Interest::READABLE).ok());
+    let Some(pipe) = pipe else { return false };
+    let byte = pipe.async_io(Interest::READABLE, |pipe| Ok(read(pipe, &mut [0])?));
+    timeout(DYING, byte).await.is_ok_and(|bytes| bytes.is_ok_and(|bytes| bytes == 0))
 }
 
 /// Connections of the running link.

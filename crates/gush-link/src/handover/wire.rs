@@ -51,7 +51,8 @@ pub(super) enum Message {
     /// With a reason for the user.
     Refused(String),
     /// With the listener of this protocol, that of the clients, and that of the metrics, if they
-    /// are served at the place named here; then a pidfd of the running link.
+    /// are served at the place named here; then a pipe, which has a byte once
+    /// the running link has given the handover up, and no writer once it has ended.
     Listeners {
         metrics: Option<String>,
         /// How many descriptors the running link has open.
@@ -106,17 +107,34 @@ pub(crate) struct Hello {
 /// One of the two ends of a handover. Its calls can be cancelled between two packets.
 #[derive(Debug)]
 pub(super) struct Wire {
+    /// Dropped before the socket.
+    pub giving_up: Option<GivingUp>,
     socket: AsyncFd<OwnedFd>,
     room: Vec<u8>,
     /// How long a message may take.
     pub patience: Duration,
 }
 
+/// Dropped, tells the new process that this one has not been killed.
+#[derive(Debug)]
+pub(super) struct GivingUp {
+    pub writes: OwnedFd,
+    /// Without a reader there would be a SIGPIPE.
+    pub _reads: OwnedFd,
+}
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        // The pipe is empty, and has a reader.
+        let _ = rustix::io::write(&self.writes, b"!");
+    }
+}
+
 impl Wire {
     /// Of a socket with O_NONBLOCK.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Self { socket, room: vec![0; PACKET_BYTES], patience: PATIENCE })
+        Ok(Self { giving_up: None, socket, room: vec![0; PACKET_BYTES], patience: PATIENCE })
     }
 
     /// Is the other process the same user's? For root it has to be root's: what comes from it is

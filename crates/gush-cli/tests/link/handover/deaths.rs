@@ -3,14 +3,14 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use gush_test::skipped;
 use rustix::net::{SendFlags, send, sockopt};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::signals::{connection, pair};
@@ -190,6 +190,34 @@ fn connections_end_as_ever_after_a_handover_to_a_receiver_that_hangs() {
     assert_eq!(ask(client_of(&place), b"hello"), b"hello");
 }
 
+#[test]
+fn a_new_process_that_wakes_after_another_has_taken_over_leaves_it_everything() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let link = lines.start();
+    let mut client = client_of(&lines.port.place());
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    // Hello and Ready.
+    let inject = "inject=sendmsg:signal=STOP:when=2";
+    let Ok(mut command) = strace(&["-D", "-e", inject]) else {
+        return skipped("strace cannot trace here");
+    };
+    let door = lines.door.to_str().unwrap();
+    command.args(["link", "--log", "info", "--handover", door, &lines.listen(), &lines.target]);
+    let sleeps = Running::of(command);
+    link.says("a handover failed");
+    let next = lines.start();
+    assert!(link.finish().0.success());
+    sleeps.signal(Signal::CONT);
+    let (status, _, said) = sleeps.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("has given the handover up (start this one again)"), "{said}");
+    // Its copy resets nothing.
+    assert_eq!(ask(client, b" and on"), b" and on");
+    next.signal(Signal::TERM);
+    assert!(next.finish().0.success());
+}
+
 /// Nothing ends a pipe while another process has a copy of its end.
 #[test]
 fn a_connection_with_a_pipe_ends_as_ever_after_a_handover_to_a_receiver_that_hangs() {
@@ -250,16 +278,21 @@ fn a_new_process_serves_also_when_the_running_link_is_killed_at_any_message() {
 
 #[test]
 fn a_new_process_serves_without_an_answer_only_if_nobody_else_does() {
-    // Has the running link ended, if that is known? Has it left the name of its socket?
-    for (has_ended, leaves_name) in
-        [(Some(true), true), (Some(true), false), (Some(false), true), (None, true)]
-    {
+    // Has the running link ended, if that is known? Has it left the name of its socket? Has it
+    // given up before?
+    for (has_ended, leaves_name, gives_up) in [
+        (Some(true), true, false),
+        (Some(true), false, false),
+        (Some(true), true, true),
+        (Some(false), true, false),
+        (None, true, false),
+    ] {
         let giver = Giver::new();
         let (next, hand) = giver.asked();
-        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        let (given_up, process) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let mut process = Some(process);
         let mut given = vec![giver.door.as_fd(), giver.clients.as_fd()];
-        given.extend(has_ended.map(|_| process.as_fd()));
+        given.extend(has_ended.map(|_| given_up.as_fd()));
         giver.gives(&hand, &json!({"Listeners": {"metrics": null, "descriptors": 20}}), &given);
         assert_eq!(hand.hears(), Some(json!("Ready")));
         let ([mut near, far], ends): ([_; 2], [_; 2]) = {
@@ -269,18 +302,21 @@ fn a_new_process_serves_without_an_answer_only_if_nobody_else_does() {
         let [known, _] = connection();
         giver.gives(&hand, &known, &ends.each_ref().map(AsFd::as_fd));
         drop(ends);
+        if gives_up {
+            rustix::io::write(process.as_ref().unwrap(), b"!").unwrap();
+        }
         if has_ended == Some(true) {
-            child.kill().unwrap();
+            process = None;
         }
         if !leaves_name {
             std::fs::remove_file(&giver.lines.door).unwrap();
         }
         drop(hand);
         // The data of a link that was killed has no end; that of one that ends by itself has.
-        let is_killed = has_ended == Some(true) && leaves_name;
+        let is_killed = has_ended == Some(true) && leaves_name && !gives_up;
         let heard = near.read(&mut [0]).map_err(|error| error.kind());
         let expected = if is_killed { Err(io::ErrorKind::ConnectionReset) } else { Ok(0) };
-        assert_eq!(heard, expected, "{has_ended:?} {leaves_name}");
+        assert_eq!(heard, expected, "{has_ended:?} {leaves_name} {gives_up}");
         drop(far);
         if is_killed {
             next.says("the running link was killed");
@@ -289,11 +325,10 @@ fn a_new_process_serves_without_an_answer_only_if_nobody_else_does() {
             assert!(next.finish().0.success());
         } else {
             let (status, _, said) = next.finish();
-            assert_eq!(status.code(), Some(1), "{has_ended:?} {leaves_name}: {said}");
+            assert_eq!(status.code(), Some(1), "{has_ended:?} {leaves_name} {gives_up}: {said}");
             let why = "the running link has ended, or has given the handover up (start this one";
             assert!(said.contains(why), "{said}");
         }
-        let _ = child.kill();
-        child.wait().unwrap();
+        drop(process);
     }
 }
