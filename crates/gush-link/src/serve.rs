@@ -382,23 +382,17 @@ async fn serve_all(
             Some(Acceptor { listener, places, open, accepting })
         })
     };
-    let serve_at = |seat, work, place, workers: &Workers| {
-        workers.serve(Client { work, _place: place, open: Arc::clone(&open) }, seat);
-    };
-    let serve = |listener: &Listener, work, place, workers: &mut Workers| {
-        let seat = seat(listener, workers);
-        serve_at(seat, work, place, workers);
-    };
+    let client = |work, place| Client { work, _place: place, open: Arc::clone(&open) };
     let resume = |all: Vec<(Box<Resumed>, Seat)>, workers: &Workers| {
         for (resumed, seat) in all {
             shared.ledger.resume(resumed.id, Arc::clone(&resumed.counts));
-            serve_at(seat, Work::Resume(resumed), places.free_now(), workers);
+            workers.serve(client(Work::Resume(resumed), places.free_now()), seat);
         }
     };
     let mut over = pin!(no_more_clients(&shared));
     let ended = loop {
         let accepts = standing.accepts();
-        let client = async {
+        let accepted = async {
             let place = places.take(&shared.ledger).await;
             (accept(&mut listener).await, place)
         };
@@ -414,9 +408,10 @@ async fn serve_all(
                 event
             }
             event = standing.event() => event,
-            (client, place) = client, if accepts => match client {
-                Ok(client) => {
-                    serve(&listener, Work::Serve(shared.arrived(client)), place, &mut workers);
+            (accepted, place) = accepted, if accepts => match accepted {
+                Ok(end) => {
+                    let seat = seat(&listener, &mut workers);
+                    workers.serve(client(Work::Serve(shared.arrived(end)), place), seat);
                     // Another thread may accept the next client while this one is served.
                     if accepting.receiver_count() > 0 {
                         tokio::task::yield_now().await;
@@ -477,9 +472,10 @@ async fn serve_all(
     // Accepted before a handover, it waits for descriptors.
     if listener.has_client() {
         match at_once_or_until(shared.stop.draining(), accept(&mut listener)).await {
-            Some(Ok(client)) => {
-                let work = Work::Serve(shared.arrived(client));
-                serve(&listener, work, places.free_now(), &mut workers);
+            Some(Ok(end)) => {
+                let seat = seat(&listener, &mut workers);
+                let work = Work::Serve(shared.arrived(end));
+                workers.serve(client(work, places.free_now()), seat);
             }
             Some(Err(failure)) => warn!("an accepted client is given up: {failure}"),
             None => {}
