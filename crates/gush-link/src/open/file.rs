@@ -102,8 +102,8 @@ fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> 
     const STEP: &str = "make the FIFO";
     has_last_part(STEP, path)?;
     let fail = |error| OpenError::new(STEP, error);
-    let permissions = Permissions::of(options, 0o666)?;
-    let wanted = Mode::from_raw_mode(permissions.mode().unwrap_or(0o666));
+    let permissions = Permissions::of_file(options)?;
+    let wanted = Mode::from_raw_mode(file_mode(options));
     mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0).map_err(|errno| {
         let error = fail(errno.into());
         match errno {
