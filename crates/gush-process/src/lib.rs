@@ -46,7 +46,7 @@ pub use ordinary::leave_real_time;
 pub use rustix::io::Errno;
 pub use signal::{
     Signals, Termination, Then, die_of_sigpipe, fail_beyond_file_size_limit, ignore_interrupts,
-    ignore_sigpipe, on_termination, restore_interrupts, restore_sigchld, restore_sigpipe,
+    ignore_sigpipe, on_termination, restore_sigchld, restore_sigpipe, restore_terminations,
     unblocked,
 };
 pub use start::{sigpipe_was_ignored, was_closed};

@@ -30,10 +30,10 @@ pub fn restore_sigchld() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Gives SIGINT and SIGQUIT their default actions, also where a shell without job control has
-/// started this program in the background, and so has it ignore them.
-pub fn restore_interrupts() {
-    for signal in [libc::SIGINT, libc::SIGQUIT] {
+/// Gives SIGINT, SIGQUIT, SIGHUP and SIGTERM their default actions, also where this program was
+/// started with them ignored, as by a shell without job control in the background, or by nohup(1).
+pub fn restore_terminations() {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
         // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }

@@ -79,7 +79,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
     if options.graceful {
         // As socat, which Ctrl-C ends together with the script that has it in the background.
-        gush_process::restore_interrupts();
+        gush_process::restore_terminations();
     }
     let stop = Stop::new();
     let report = progress::report(link.ledger(), talker.clone().through(messages.clone()));

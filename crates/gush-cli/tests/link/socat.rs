@@ -204,11 +204,15 @@ fn a_fifo_that_is_open_for_both_has_no_end() {
     }
 }
 
-/// A shell without job control has its background ignore SIGINT, which socat does not.
+/// A shell without job control has its background ignore SIGINT, and nohup(1) SIGHUP; socat does
+/// not.
 #[test]
-fn an_interrupt_ends_it_also_in_the_background_of_a_script() {
-    let line = "trap '' INT QUIT; exec \"$GUSH\" socat -d -d TCP-LISTEN:0,bind=127.0.0.1 PIPE";
-    for (signal, code) in [(Signal::INT, 130), (Signal::QUIT, 131)] {
+fn a_signal_ends_it_also_where_it_was_ignored_at_the_start() {
+    let line = "trap '' INT QUIT HUP TERM; \
+                exec \"$GUSH\" socat -d -d TCP-LISTEN:0,bind=127.0.0.1 PIPE";
+    for (signal, code) in
+        [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131), (Signal::TERM, 143)]
+    {
         let mut command = Command::new("sh");
         command.args(["-c", line]).env("GUSH", env!("CARGO_BIN_EXE_gush"));
         let link = Running::of(command);
