@@ -70,7 +70,8 @@ pub struct Options {
     /// Move at most RATE bytes a second, in each direction of each connection
     #[arg(long, value_name = "RATE", value_parser = rate_bytes_per_second)]
     pub limit: Option<u64>,
-    /// Cut a stream into datagrams of at most SIZE bytes, up to 64K; 8K by default
+    /// Cut a stream into datagrams of at most SIZE bytes, up to 64K; 8K by default. With --graceful
+    /// the rest of a longer one that comes is dropped
     #[arg(short = 'b', long = "message-size", value_name = "SIZE", value_parser = message_bytes)]
     pub message_bytes: Option<usize>,
     /// Move by pipes of at most SIZE: at least 64K; 1M by default, and less with many connections

@@ -365,6 +365,44 @@ fn an_empty_datagram_is_what_it_is_to_socat() {
     }
 }
 
+#[test]
+fn a_datagram_longer_than_the_size_is_cut() {
+    let gush_socat = [env!("CARGO_BIN_EXE_gush"), "socat"];
+    let mut programs = vec![&gush_socat[..]];
+    let socat = ["socat"];
+    match Command::new("socat").arg("-V").output() {
+        Ok(_) => programs.push(&socat),
+        Err(_) => skipped("no socat to compare with"),
+    }
+    let udp = "SYSTEM:while ! test -s got; do printf 0123456789; sleep 0.05; done";
+    for (address, peer) in [
+        ("UDP-RECV:PORT,bind=127.0.0.1", "UDP-SENDTO:127.0.0.1:PORT"),
+        ("UDP-RECVFROM:PORT,bind=127.0.0.1", "UDP-SENDTO:127.0.0.1:PORT"),
+        ("UDP-LISTEN:PORT,bind=127.0.0.1", "UDP-SENDTO:127.0.0.1:PORT"),
+        ("UNIX-RECV:s", "UNIX-SENDTO:s"),
+        ("UNIX-LISTEN:s,type=5", "UNIX-CONNECT:s,type=5"),
+    ] {
+        for program in &programs {
+            let dir = TempDir::new().unwrap();
+            let reserved = Port::reserve();
+            let named = |text: &str| text.replace("PORT", &reserved.number().to_string());
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(["-u", "-b", "4", &named(address), "CREATE:got"]);
+            let running = Group(command.current_dir(dir.path()).process_group(0).spawn().unwrap());
+            if address.starts_with("UNIX") {
+                eventually("it is there", || dir.path().join("s").exists());
+            }
+            let mut sender = gush();
+            sender.args(["socat", "-u", udp, &named(peer)]).current_dir(dir.path());
+            bounded(60, &sender).output().unwrap();
+            let got = fs::read_to_string(dir.path().join("got")).unwrap();
+            assert!(got.starts_with("0123"), "{program:?} {address}: {got}");
+            assert!(got.replace("0123", "").is_empty(), "{program:?} {address}: {got}");
+            drop(running);
+        }
+    }
+}
+
 /// What an empty datagram ends.
 enum Ends {
     Nothing,

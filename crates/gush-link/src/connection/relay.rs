@@ -104,8 +104,9 @@ impl Connection<'_> {
         let is_shared = first.origin.is_shared || second.origin.is_shared;
         let has_answers =
             (has_devices || is_shared) && !ends::is_empty(&first) && !ends::is_empty(&second);
-        first = first.shaped(a.options());
-        second = second.shaped(b.options());
+        let cut = settings.message_bytes.filter(|_| settings.graceful);
+        first = first.shaped(a.options(), cut);
+        second = second.shaped(b.options(), cut);
         if settings.one_way {
             // The bytes of the other direction are not even taken from their socket.
             first.conduit = first.conduit.read_only();

@@ -25,7 +25,8 @@ pub(crate) async fn joined(parts: &[Address; 2], how: &How) -> Result<End, OpenE
         (None, None) => return Err(OpenError::said("open", "it is neither read nor written")),
     };
     // Shaped separately: each part's options apply to one direction.
-    let [source, target] = [source, target].map(|end| Box::new(end).shaped(&Options::default()));
+    let [source, target] =
+        [source, target].map(|end| Box::new(end).shaped(&Options::default(), None));
     let origin = source.origin.and(target.origin);
     let conduit = Conduit::joined(source.conduit, target.conduit);
     let mut end = End::new(conduit, Peer::Other(format!("{}!!{}", source.peer, target.peer)));

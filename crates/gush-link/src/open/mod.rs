@@ -79,7 +79,7 @@ pub(crate) use throttle::{Suppressed, Throttle};
 
 use crate::address::{Address, Opt, Options};
 use crate::proxy::{self, Header, Version};
-use crate::shape::shaped;
+use crate::shape::{cut_at, shaped};
 use crate::tls::{Agreed, Tls};
 use ancillary::Fact;
 use gush_net::Conduit;
@@ -357,9 +357,16 @@ impl End {
     }
 
     /// The end with its data in the shape that `options`, those of its address, and those of the
-    /// chosen part say.
-    pub(crate) fn shaped(mut self: Box<Self>, options: &Options) -> Box<Self> {
+    /// chosen part say. Datagrams are cut at `most_bytes`.
+    pub(crate) fn shaped(
+        mut self: Box<Self>,
+        options: &Options,
+        most_bytes: Option<usize>,
+    ) -> Box<Self> {
         self.origin.is_endless = self.is_endless();
+        if let Some(bytes) = most_bytes {
+            self.conduit = cut_at(bytes, self.conduit);
+        }
         let own = self.shape.take();
         for options in own.as_deref().into_iter().chain([options]) {
             self.origin.is_cut |= options.has(Opt::ReadBytes) || options.has(Opt::Escape);

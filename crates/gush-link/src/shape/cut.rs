@@ -1,29 +1,18 @@
-//! `readbytes=` and `escape=`: the data ends after so many bytes, with what follows unread, or
-//! before a byte, for terminals that pass every key on.
+//! `-b` with `--graceful`: what a datagram has beyond the size is dropped, as recv(2) drops it for
+//! socat.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush_net::{Conduit, Facts};
-use tokio::io::ReadBuf;
+use gush_net::Conduit;
+use tokio::io::{AsyncRead, ReadBuf};
 
-use super::{Shape, poll_read_some};
+use super::Shape;
 
-/// The conduit's data ends once no byte is left to read.
+/// No datagram that is read is longer than this.
 pub(super) struct Cut {
-    left_bytes: u64,
-    before: Option<u8>,
-}
-
-impl Cut {
-    pub(super) fn after(bytes: u64) -> Self {
-        Self { left_bytes: bytes, before: None }
-    }
-
-    pub(super) fn before(byte: u8) -> Self {
-        Self { left_bytes: u64::MAX, before: Some(byte) }
-    }
+    pub most_bytes: usize,
 }
 
 impl Shape for Cut {
@@ -33,24 +22,9 @@ impl Shape for Cut {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let most = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
-        let mut part = ReadBuf::new(buf.initialize_unfilled_to(most.min(buf.remaining())));
-        if part.remaining() > 0 {
-            ready!(poll_read_some(conduit, cx, &mut part))?;
-        }
-        let mut read = part.filled();
-        self.left_bytes -= read.len() as u64;
-        if let Some(at) = read.iter().position(|&byte| Some(byte) == self.before) {
-            read = &read[..at];
-            self.left_bytes = 0;
-        }
-        let bytes = read.len();
-        buf.advance(bytes);
+        let most = buf.filled().len() + self.most_bytes;
+        ready!(conduit.poll_read(cx, buf))?;
+        buf.set_filled(buf.filled().len().min(most));
         Poll::Ready(Ok(()))
-    }
-
-    /// The data ends by itself, whatever the peer does.
-    fn facts<'a>(&self, facts: Facts<'a>) -> Facts<'a> {
-        Facts { endless: false, hears_peer: false, ..facts }
     }
 }

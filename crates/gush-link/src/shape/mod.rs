@@ -4,6 +4,7 @@
 mod cut;
 mod lines;
 mod one_of_many;
+mod prefix;
 mod tail;
 mod unshut;
 
@@ -19,6 +20,7 @@ use cut::Cut;
 use lines::Lines;
 use one_of_many::OneOfMany;
 pub(crate) use one_of_many::Turn;
+use prefix::Prefix;
 use tail::Tail;
 use unshut::Unshut;
 
@@ -32,12 +34,12 @@ pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
     };
     // Before a tail, an end of which there is none.
     let conduit = match options.size_bytes(Opt::ReadBytes) {
-        Some(bytes) => around(conduit, Cut::after(bytes)),
+        Some(bytes) => around(conduit, Prefix::after(bytes)),
         None => conduit,
     };
     // Outside of the tail, for which an end is none.
     let conduit = match options.byte(Opt::Escape) {
-        Some(byte) => around(conduit, Cut::before(byte)),
+        Some(byte) => around(conduit, Prefix::before(byte)),
         None => conduit,
     };
     let conduit = match (options.is_on(Opt::Crnl), options.is_on(Opt::Cr)) {
@@ -47,6 +49,14 @@ pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
     };
     match has_end && options.is_on(Opt::ShutNone) {
         true => around(conduit, Unshut),
+        false => conduit,
+    }
+}
+
+/// The conduit, whose datagrams are cut where they are longer.
+pub(crate) fn cut_at(most_bytes: usize, conduit: Conduit) -> Conduit {
+    match conduit.reads() && conduit.facts().read_messages {
+        true => around(conduit, Cut { most_bytes }),
         false => conduit,
     }
 }

@@ -275,10 +275,6 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     let forks = [&first, &second].into_iter().any(|address| any_part(address, serves_many));
     for (address, is_read) in [&first, &second].into_iter().zip(reads) {
         note_differences(address, forks, parsed.is_renamed, report);
-        let cuts = |bytes: &usize| *bytes < MOST_DATAGRAM_BYTES && reads_datagrams(address);
-        if let Some(bytes) = parsed.message_bytes.filter(cuts).filter(|_| is_read) {
-            report.note(&format!("-b {bytes}"), "a longer datagram that is received is not cut");
-        }
         if is_read && is_shared_peer(address) {
             let why = "an empty datagram ends no client, as all share this address";
             report.note(&address.to_string(), why);
@@ -434,17 +430,6 @@ fn with_option(address: &Address, option: &str, is_read: bool) -> Address {
         _ => format!("{address},{option}"),
     };
     text.parse().unwrap_or_else(|_| address.clone())
-}
-
-/// Of UDP over IPv4 (udp(7)).
-const MOST_DATAGRAM_BYTES: usize = 65_507;
-
-/// Are datagrams read there?
-fn reads_datagrams(address: &Address) -> bool {
-    match address.target() {
-        Target::Joined(parts) => reads_datagrams(&parts[0]),
-        _ => address.kind().takes_datagrams(),
-    }
 }
 
 /// Is the address, as it is read, the only peer of datagrams of all clients?
