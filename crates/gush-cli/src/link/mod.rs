@@ -202,6 +202,8 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
 /// Reports connections as the options say.
 fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
     let (stats, explain) = (options.stats(), options.explain);
+    let is_socats = options.log_format.stamp().is_some();
+    let (is_one_way, is_back) = (options.one_way, options.one_way_back);
     if stats.is_none() && !explain {
         return None;
     }
@@ -210,6 +212,9 @@ fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
             talker.say(stats::explained(record));
         }
         match stats {
+            Some(Format::Text) if is_socats => {
+                stats::as_socat(record, is_one_way, is_back).for_each(|line| talker.say(line));
+            }
             Some(Format::Text) => talker.say(stats::text(record)),
             Some(Format::Json) => talker.print(format_args!("{}\n", stats::json(record))),
             None => {}

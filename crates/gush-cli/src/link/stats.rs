@@ -32,6 +32,18 @@ pub fn text(record: &Record) -> String {
     line
 }
 
+/// The lines of socat's statistics, without the number of its reads. With `is_back` the only
+/// direction is from right to left.
+pub fn as_socat(record: &Record, is_one_way: bool, is_back: bool) -> impl Iterator<Item = String> {
+    let (right, left) = ("left to right", "right to left");
+    let first = (if is_back { left } else { right }, record.forward.bytes);
+    let second = (!is_one_way && !is_back).then_some((left, record.back.bytes));
+    [Some(first), second]
+        .into_iter()
+        .flatten()
+        .map(|(way, bytes)| format!("debug: STATISTICS: {way}: {bytes} byte(s)"))
+}
+
 /// A JSON object, whose field names are stable.
 pub fn json(record: &Record) -> String {
     json!({

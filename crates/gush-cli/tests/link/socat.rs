@@ -403,6 +403,30 @@ fn a_datagram_longer_than_the_size_is_cut() {
     }
 }
 
+#[test]
+fn statistics_are_no_errors_and_name_each_direction_as_socat_does() {
+    for (switches, ways) in [
+        (&[][..], &["left to right: 5", "right to left: 5"][..]),
+        (&["-u"], &["left to right: 5"]),
+        (&["-U"], &["right to left: 5"]),
+    ] {
+        let mut command = gush();
+        command.args(["socat", "--statistics", "-t", "9"]).args(switches);
+        command.args(match switches {
+            ["-U"] => ["SYSTEM:cat >/dev/null", "-"],
+            ["-u"] => ["-", "SYSTEM:cat >/dev/null"],
+            _ => ["-", "SYSTEM:cat"],
+        });
+        let output = command.stdin(file_of(b"bytes")).output().unwrap();
+        let text = said(&output);
+        let lines: Vec<_> =
+            text.lines().filter_map(|line| line.split_once("] ")).map(|(_, line)| line).collect();
+        let expected: Vec<_> =
+            ways.iter().map(|way| format!("I STATISTICS: {way} byte(s)")).collect();
+        assert_eq!(lines, expected, "{switches:?}: {text}");
+    }
+}
+
 /// What an empty datagram ends.
 enum Ends {
     Nothing,
