@@ -146,10 +146,6 @@ impl Settings {
                 return Err(Failure::new(why, None));
             }
         }
-        if self.one_way && self.tee_back.is_some() {
-            let why = "bytes go one way only: there are none on the way back to copy";
-            return Err(Failure::new(why, None));
-        }
         for (address, is_first) in [(&roles.first, true), (&roles.second, false)] {
             fits(address, &self.how(is_first)).map_err(|error| ends::open_failure(&error))?;
         }

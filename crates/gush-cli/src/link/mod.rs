@@ -140,10 +140,15 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
     if options.one_way_back {
         std::mem::swap(&mut copy, &mut copy_back);
     }
+    let is_one_way = options.one_way || options.one_way_back;
+    // socat makes the file.
+    if is_one_way && copy_back.is_some() && !options.graceful {
+        return Err("bytes go one way only: there are none on the way back to copy".to_owned());
+    }
     // A check makes no file.
     let tee = |path: &Path| tee(if options.check { Path::new("/dev/null") } else { path });
     let settings = Settings {
-        one_way: options.one_way || options.one_way_back,
+        one_way: is_one_way,
         reversed: options.one_way_back,
         is_part: options.speak_for != options::OWN_NAME,
         idle: options.idle,

@@ -51,7 +51,7 @@ pub struct Options {
     #[arg(short = 'u', long)]
     pub one_way: bool,
     /// One way only: from the second address to the first, which is still opened first
-    #[arg(short = 'U', long, conflicts_with_all = ["one_way", "tee"])]
+    #[arg(short = 'U', long, conflicts_with = "one_way")]
     pub one_way_back: bool,
     /// End a connection, with an error, when nothing has moved for TIME; opening and TLS handshakes
     /// have separate limits
@@ -88,7 +88,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tee: Vec<PathBuf>,
     /// Append a copy of the data from the second address to the first to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "one_way")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tee_back: Vec<PathBuf>,
 
     /// Dump the data to standard error as text, in socat's format

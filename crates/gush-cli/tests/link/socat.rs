@@ -91,10 +91,10 @@ fn messages_go_to_the_file_and_differences_are_reported_on_request() {
     assert!(!output.status.success() && output.stderr.is_empty(), "{output:?}");
     let log = fs::read_to_string(dir.path().join("log")).unwrap();
     assert!(log.contains(" E ") && log.contains("missing"), "{log}");
-    let output = run(&["-u", "-R", "copy", "/dev/null", "-"]);
+    let output = run(&["-u", "-D", "/dev/null", "-"]);
     assert_eq!(said(&output), "");
-    let output = run(&["-d", "-d", "-u", "-R", "copy", "/dev/null", "-"]);
-    assert!(said(&output).contains("note: -R: "), "{output:?}");
+    let output = run(&["-d", "-d", "-u", "-D", "/dev/null", "-"]);
+    assert!(said(&output).contains("note: -D: "), "{output:?}");
 }
 
 /// The first words of the line in `text` that holds `part`, with 0 for each number.

@@ -176,7 +176,7 @@ fn contradictions_are_refused() {
     let dir = TempDir::new().unwrap();
     let cases: [(&[&str], &str); 12] = [
         (&["tcp-listen:0,fork", "tcp-listen:0,fork"], "both addresses say fork"),
-        (&["-u", "--tee-back", "copy", "null:", "null:"], "cannot be used with"),
+        (&["-u", "--tee-back", "copy", "null:", "null:"], "bytes go one way only"),
         (&["--proxy-protocol", "accept", "null:", "null:"], "takes an address that listens"),
         (&["--limit", "0", "null:", "null:"], "more than zero"),
         (&["--one-wya", "null:", "null:"], "'--one-wya'; did you mean '--one-way'?"),

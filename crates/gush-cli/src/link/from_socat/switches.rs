@@ -275,12 +275,8 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
         parsed.words.iter().any(|word| word == switch)
     });
     for (way, file) in copies {
-        if parsed.one_way.is_some_and(|one| one != way) {
-            report.note(["-r", "-R"][way as usize], "no bytes go that way, to be copied");
-        } else {
-            let name = ["--tee", "--tee-back"][way as usize];
-            parsed.words.extend([name.to_owned(), file]);
-        }
+        let name = ["--tee", "--tee-back"][way as usize];
+        parsed.words.extend([name.to_owned(), file]);
     }
     // Errors and warnings are printed without a switch.
     let level = match verbosity {
