@@ -332,6 +332,15 @@ fn single(
     {
         options.drop_empty_end();
     }
+    let is_v6 = keyword.split('-').next().is_some_and(|start| start.ends_with('6'));
+    if is_v6 && options.value("range").is_some_and(|range| !range.starts_with('[')) {
+        let why = "an address of IPv6 takes a range of IPv6, such as [::ffff:127.0.0.0]/104";
+        report.wrong(text, why);
+    }
+    if keyword == "unix-client" && options.has("bind") && !options.has("unlink-close") {
+        // socat removes the name of UNIX-CONNECT alone.
+        options.push("unlink-close=0");
+    }
     if head.starts_with("abstract") {
         options.change_bind(|name| format!("@{name}"));
     } else if head.starts_with("unix") {

@@ -186,8 +186,10 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     }
     if parsed.is_sloppy {
         let why = "an error ends gush link, where socat -s goes on without what has failed";
-        let listens = |part: &Address| part.kind().listens();
-        // Those of clients that are not let in are none.
+        // Those of peers that are not let in, or of one connection of many, are none.
+        let listens = |part: &Address| {
+            part.kind().listens() || part.kind().only_receives() || serves_many(part)
+        };
         match [&first, &second].into_iter().any(|address| any_part(address, listens)) {
             true => report.note("-s", why),
             false => report.missing("-s", why),
@@ -225,10 +227,6 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         if !is_one_way && only_writes {
             let why = "it is only written, which -u or -U says: without them socat fails when it reads there";
             report.missing(&shown, why);
-        }
-        if any_part(address, filters_other_family) {
-            let why = "an address of IPv6 takes a range of IPv6, such as [::ffff:127.0.0.0]/104";
-            report.wrong(&shown, why);
         }
         if parsed.families.of_peers.is_none() && any_part(address, sends_to_a_name) {
             let why = "datagrams go to the first IPv4 address of a name; UDP6 takes the other kind";
@@ -403,13 +401,6 @@ fn sends_to_a_name(part: &Address) -> bool {
         }
         _ => false,
     }
-}
-
-/// Has an address of IPv6 alone a network of IPv4 in `range=`?
-fn filters_other_family(part: &Address) -> bool {
-    let text = part.to_string();
-    let is_v6 = text.split([':', '-']).next().is_some_and(|keyword| keyword.ends_with('6'));
-    is_v6 && part.options().ranges().iter().any(|range| range.addr().is_ipv4())
 }
 
 /// Is the address one that is never written, as `A!!B` is where B is another?

@@ -150,6 +150,19 @@ fn everyday_command_lines_have_an_equivalent() {
         ("UNIX-L:s,umask=007 -", "gush link unix-listen:s,umask=7 -"),
         ("-u - CREATE:f,umask=027", "gush link -u - file:f,umask=27,create,trunc"),
         ("-s TCP-L:1,range=10.0.0.0/8 PIPE", "gush link tcp4-listen:1,range=10.0.0.0/8 pipe:"),
+        (
+            "-s UDP-RECV:1,sp=2!!UDP-SENDTO:h:3 PIPE",
+            "gush link 'udp4-recv:1,sourceport=2!!udp-sendto:h:3' pipe:",
+        ),
+        ("-s TCP:h:1,fork PIPE", "gush link tcp:h:1,fork,prefer=4 pipe:"),
+        (
+            "TCP6-LISTEN:1,range=[::ffff:127.0.0.0]/104 -",
+            "gush link tcp6-listen:1,range=127.0.0.0/8 -",
+        ),
+        // socat removes the name of UNIX-CONNECT alone.
+        ("- UNIX:s,bind=c", "gush link - unix-client:s,bind=c,unlink-close=0"),
+        ("- UNIX:s,bind=c,unlink-close", "gush link - unix-client:s,bind=c,unlink-close"),
+        ("- UNIX-CONNECT:s,bind=c", "gush link - unix:s,bind=c"),
         ("-u OPEN:f,rdwr,unlink-close=0,cloexec -", "gush link -u file:f,rdwr -"),
         ("-u OPEN:f,readbytes=9 -", "gush link -u file:f,readbytes=9 -"),
         ("- TCP:127.0.0.1:80", "gush link - tcp:127.0.0.1:80"),
