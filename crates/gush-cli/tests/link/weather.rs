@@ -189,7 +189,7 @@ fn a_flood_of_lookups_takes_few_threads() {
         mount --bind resolv.conf /etc/resolv.conf || exit 90
         ip link set lo up
         exec 3>&1 >/dev/null
-        trap 'kill -9 $server $link $clients' EXIT TERM
+        trap 'kill -9 $server $link $clients' EXIT; trap exit TERM
         \"$0\" link -u udp-listen:127.0.0.1:53,fork null: 2>/dev/null 3>&- &
         server=$!
         \"$0\" link --log debug tcp-listen:127.0.0.1:7000,fork tcp:never.invalid:1 2>log 3>&- &
