@@ -16,9 +16,7 @@ use crate::sys::Call;
 /// Why a move ended early.
 #[derive(Debug)]
 enum Cause {
-    Failed(Fault),
-    Refused(Refusal),
-    FalseEnd(crate::MethodName),
+    Flow(Failure),
     SameFile,
     NoOffset(Side),
     Stopped,
@@ -28,11 +26,10 @@ enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Failed(fault) => write!(f, "{} failed on the {}", fault.call, fault.side),
-            Cause::Refused(refusal) => refusal.fmt(f),
-            Cause::FalseEnd(method) => {
-                write!(f, "{method} reported the end of a source that has more bytes")
+            Cause::Flow(Failure::Fault(Fault { call, side, .. })) => {
+                write!(f, "{call} failed on the {side}")
             }
+            Cause::Flow(failure) => failure.fmt(f),
             Cause::SameFile => {
                 f.write_str("the source and the target are the same file, and the ranges overlap")
             }
@@ -112,7 +109,7 @@ impl Cause {
     /// The kernel's answer, where the sentence of the cause does not name it.
     fn errno(&self) -> Option<Errno> {
         match self {
-            Cause::Failed(fault) => Some(fault.errno),
+            Cause::Flow(Failure::Fault(fault)) => Some(fault.errno),
             _ => None,
         }
     }
@@ -156,16 +153,11 @@ impl Error {
     }
 
     pub(crate) fn failed(fault: Fault) -> Self {
-        Self::new(Cause::Failed(fault), Some(fault.errno))
+        Failure::Fault(fault).into()
     }
 
     pub(crate) fn refused(refusal: Refusal) -> Self {
-        let errno = refusal.errno;
-        Self::new(Cause::Refused(refusal), errno)
-    }
-
-    pub(crate) fn false_end(method: crate::MethodName) -> Self {
-        Self::new(Cause::FalseEnd(method), None)
+        Failure::Refused(refusal).into()
     }
 
     pub(crate) fn same_file() -> Self {
@@ -228,8 +220,8 @@ impl Error {
     #[must_use]
     pub fn call(&self) -> Option<Call> {
         match *self.cause {
-            Cause::Failed(fault) => Some(fault.call),
-            Cause::Refused(ref refusal) => refusal.call,
+            Cause::Flow(Failure::Fault(fault)) => Some(fault.call),
+            Cause::Flow(Failure::Refused(ref refusal)) => refusal.call,
             _ => None,
         }
     }
@@ -238,10 +230,10 @@ impl Error {
     #[must_use]
     pub fn side(&self) -> Option<Side> {
         match *self.cause {
-            Cause::Failed(fault) => Some(fault.side),
+            Cause::Flow(Failure::Fault(fault)) => Some(fault.side),
             Cause::NoOffset(side) => Some(side),
             // Only a mapped target gives up by EFAULT, and only the target's space is reserved.
-            Cause::Refused(ref refusal)
+            Cause::Flow(Failure::Refused(ref refusal))
                 if refusal.errno == Some(Errno::FAULT) || refusal.lacks_room() =>
             {
                 Some(Side::Target)
@@ -254,8 +246,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match *self.cause {
-            Cause::Failed(fault) => Some(fault.errno),
-            Cause::Refused(ref refusal) => refusal.errno,
+            Cause::Flow(ref failure) => failure.errno(),
             _ => None,
         }
     }
@@ -270,10 +261,10 @@ impl Error {
         match (self.io.as_ref().map(io::Error::kind), &*self.cause) {
             (Some(io::ErrorKind::Interrupted), _) => io::ErrorKind::Other,
             (Some(kind), _) => kind,
-            (None, Cause::Refused(_)) => io::ErrorKind::Unsupported,
-            (None, Cause::FalseEnd(_)) => io::ErrorKind::UnexpectedEof,
+            (None, Cause::Flow(Failure::Refused(_))) => io::ErrorKind::Unsupported,
+            (None, Cause::Flow(Failure::FalseEnd(_))) => io::ErrorKind::UnexpectedEof,
             (None, Cause::SameFile | Cause::NoOffset(_)) => io::ErrorKind::InvalidInput,
-            (None, Cause::Failed(_) | Cause::Stopped | Cause::Cancelled) => io::ErrorKind::Other,
+            (None, _) => io::ErrorKind::Other,
         }
     }
 
@@ -332,14 +323,14 @@ impl Error {
     /// ```
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(*self.cause, Cause::Refused(_) | Cause::FalseEnd(_))
+        matches!(*self.cause, Cause::Flow(Failure::Refused(_) | Failure::FalseEnd(_)))
     }
 
     /// The refusal of a named method; `None` where it started, and reported a false end.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.cause {
-            Cause::Refused(refusal) => Some(refusal),
+            Cause::Flow(Failure::Refused(refusal)) => Some(refusal),
             _ => None,
         }
     }
@@ -362,16 +353,16 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match *self.cause {
-            Cause::Refused(ref refusal) if refusal.lacks_room() => {
+            Cause::Flow(Failure::Refused(ref refusal)) if refusal.lacks_room() => {
                 refusal.errno.and_then(|errno| hint_for(Side::Target, errno))
             }
-            Cause::Refused(ref refusal) if refusal.is_of_user() => {
+            Cause::Flow(Failure::Refused(ref refusal)) if refusal.is_of_user() => {
                 Some("leave one of the methods that serve this pair of ends")
             }
-            Cause::Refused(_) | Cause::FalseEnd(_) => {
+            Cause::Flow(Failure::Refused(_) | Failure::FalseEnd(_)) => {
                 Some("choose another method, or auto, which falls back by itself")
             }
-            Cause::Failed(fault) => hint_for(fault.side, fault.errno),
+            Cause::Flow(Failure::Fault(fault)) => hint_for(fault.side, fault.errno),
             Cause::SameFile => Some("name another target, or ranges that do not overlap"),
             Cause::NoOffset(Side::Source) => Some(
                 "pipes, sockets, terminals and files of /proc are read from where they are: name no offset",
@@ -394,11 +385,8 @@ impl From<Refusal> for Error {
 /// Of a flow that failed, whose own counts say how far the flow got.
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Fault(fault) => Self::failed(fault),
-            Failure::Refused(refusal) => Self::refused(refusal),
-            Failure::FalseEnd(refusal) => Self::false_end(refusal.method),
-        }
+        let errno = failure.errno();
+        Self::new(Cause::Flow(failure), errno)
     }
 }
 

@@ -392,10 +392,11 @@ impl<'a> Move<'a> {
     }
 
     pub(super) fn false_end(&self, name: MethodName) -> Halt {
+        let refusal = Refusal::false_end(name);
         if self.request.names(name) {
-            Error::false_end(name).after(self.cursor.moved_bytes, 0).into()
+            Error::from(Failure::FalseEnd(refusal)).after(self.cursor.moved_bytes, 0).into()
         } else {
-            Refusal::false_end(name).into()
+            refusal.into()
         }
     }
 

@@ -116,7 +116,7 @@ impl Pipe {
         self.held_bytes += bytes as u64;
     }
 
-    /// Counts bytes taken out of the read end by other means than [`Pipe::empty_into`].
+    /// Counts bytes taken out of the read end by other means than [`Pipe::read_out`].
     pub(crate) fn gone(&mut self, bytes: usize) {
         self.held_bytes = self.held_bytes.saturating_sub(bytes as u64);
     }
@@ -131,7 +131,7 @@ impl Pipe {
         source.ended_by_slave(spliced)
     }
 
-    /// The call of [`Pipe::empty_into`] alone: the caller counts by [`Pipe::gone`].
+    /// Splices at most `most` bytes into a port; the caller counts by [`Pipe::gone`].
     pub(crate) fn splice_out(&self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
         // From an empty pipe nothing is asked, so that `EAGAIN` can only be the target's.
         let most = usize::try_from(most.min(self.held_bytes)).unwrap_or(usize::MAX);
@@ -151,34 +151,11 @@ impl Pipe {
     ///
     /// # Errors
     /// `EAGAIN` when the source has nothing now; else the kernel's answer.
-    ///
-    /// ```
-    /// use std::io::Write;
-    /// let (source, mut feeder) = std::io::pipe()?;
-    /// feeder.write_all(b"passes by")?;
-    /// let target = tempfile::tempfile()?;
-    ///
-    /// let mut pipe = gush::pipe::Pipe::new(65536)?;
-    /// assert_eq!(pipe.fill(&mut gush::Port::of(&source)?, 65536)?, 9);
-    /// assert_eq!(pipe.empty_into(&mut gush::Port::of(&target)?, 65536)?, 9);
-    /// assert!(pipe.is_empty());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn fill(&mut self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
         debug_assert!(self.is_empty(), "EAGAIN would be ambiguous");
         let got = self.splice_in(source, most)?;
         self.put(got);
         Ok(got)
-    }
-
-    /// Splices at most `most` bytes out of the pipe into a port.
-    ///
-    /// # Errors
-    /// `EAGAIN` when the target has no room now; else the kernel's answer.
-    pub fn empty_into(&mut self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
-        let put = self.splice_out(target, most)?;
-        self.gone(put);
-        Ok(put)
     }
 
     /// Reads bytes out of the pipe, to deliver or to drop them; 0 when the pipe is empty.

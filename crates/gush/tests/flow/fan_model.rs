@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
 use gush::flow::{
-    Buf, Completion, Failure, Fan, FanNext, FanOp, Inspector, Interest, Lender, Op, PortState,
-    Shelf, Terms, Who,
+    Buf, Completion, Failure, Fan, FanNext, FanOp, Flow, Inspector, Interest, Lender, Op,
+    PortState, Shelf, Terms, Who,
 };
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, Kind};
@@ -70,7 +70,6 @@ pub struct Seen {
     lane_spilled: u64,
     lost_and_went_on: u64,
     hung_up: u64,
-    abandoned: u64,
     deserted: u64,
     denied: u64,
     ended: u64,
@@ -79,9 +78,9 @@ pub struct Seen {
 impl Seen {
     pub fn is_complete(&self) -> bool {
         let Self { lagged, handed_over, spilled, lane_spilled, .. } = *self;
-        let Self { lost_and_went_on, hung_up, abandoned, deserted, denied, ended, .. } = *self;
+        let Self { lost_and_went_on, hung_up, deserted, denied, ended, .. } = *self;
         let of_pipes = [lagged, handed_over, spilled, lane_spilled];
-        let of_lanes = [lost_and_went_on, hung_up, abandoned, deserted, denied, ended];
+        let of_lanes = [lost_and_went_on, hung_up, deserted, denied, ended];
         of_pipes.iter().chain(&of_lanes).all(|&times| times > 50)
     }
 }
@@ -150,7 +149,7 @@ thread_local! {
 }
 
 /// Plays a script until the script or the fan ends; returns the number of answers taken. With a
-/// seed, the driver throttles, is short of pipes and leaves targets out, too.
+/// seed, the driver throttles and is short of pipes, too.
 pub fn play(
     name: &str,
     source: PortState,
@@ -175,6 +174,8 @@ pub fn play(
         pool: pool.clone(),
     };
     let mut fan = Fan::between(source, targets, terms).expect("a way for all of these");
+    // Each lane looks once for a hang-up, is polled, and answers EAGAIN to one call.
+    let most_idle_ops = Flow::MOST_IDLE_OPS + 3 * targets.len() as u32;
     let lanes = vec![Lane::default(); targets.len()];
     let isolated = terms.isolated || terms.through_memory;
     let named = terms.choice != Choice::Auto;
@@ -227,23 +228,13 @@ pub fn play(
                     || (is_own && answer.is_ok());
                 account.idle_ops = if is_progress { 0 } else { account.idle_ops + 1 };
                 assert!(
-                    account.idle_ops <= fan.most_idle_ops(),
+                    account.idle_ops <= most_idle_ops,
                     "{story}: calls without progress and without waiting"
                 );
             }
             FanNext::Wait => {
                 check_wait(&mut fan, &mut account, &mut lender, targets, &story);
                 wake(&mut fan, &mut account, &mut chance);
-                let lost = dice_of(&mut chance, targets.len());
-                if let Some(target) = lost.filter(|&target| !account.lanes[target].lost) {
-                    fan.abandon(target as u16);
-                    account.lanes[target].lost = true;
-                    // One that was refused and still draining has a reason, too.
-                    if fan.failure(target as u16).is_some() {
-                        check_lost(&fan, target as u16, account.named, &story);
-                    }
-                    seen.abandoned += 1;
-                }
             }
             FanNext::Throttled => {
                 assert_eq!(may_take, 0, "{story}: everything may be taken");
@@ -309,11 +300,6 @@ pub fn play(
     script.used()
 }
 
-/// Once in a while one of so many.
-fn dice_of(chance: &mut impl FnMut(u32) -> bool, targets: usize) -> Option<usize> {
-    (0..targets).find(|_| chance(60))
-}
-
 /// A fan waits for sides that have shown to be not ready, and holds nothing but the bytes in
 /// flight.
 fn check_wait(
@@ -354,7 +340,6 @@ fn check_wait(
     }
     account.idle_ops = 0;
     fan.rest(lender);
-    assert!(fan.is_at_rest(), "{story}: parked with idle means");
     assert_eq!(lender.bufs_out, 0, "{story}: parked with a buffer");
     let own = account.live().filter(|lane| lane.in_pipe > 0).count();
     let held = usize::from(account.needs_pipe()) + own;

@@ -107,41 +107,6 @@ pub enum FanNext {
 }
 
 /// One stream from a source to several targets. The [module](super) says how it is driven.
-///
-/// ```
-/// use std::io::{Read, Write};
-/// use std::os::fd::AsFd;
-/// use gush::flow::{Completion, Fan, FanFds, FanNext, Shelf, PortState, Terms};
-///
-/// let (source, mut feeder) = std::io::pipe()?;
-/// let (mut reader, left) = std::io::pipe()?;
-/// let right = tempfile::NamedTempFile::new()?;
-/// feeder.write_all(b"to both")?;
-/// drop(feeder);
-///
-/// let targets = [left.as_fd(), right.as_file().as_fd()];
-/// let states = [PortState::of(&left)?, PortState::of(right.as_file())?];
-/// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-/// let mut fan = Fan::between(PortState::of(&source)?, &states, &Terms::default()).unwrap();
-/// let end = loop {
-///     match fan.next(u64::MAX, &mut shelf) {
-///         FanNext::Do(op) => {
-///             let answer = fan.perform(op, FanFds { source: source.as_fd(), targets: &targets });
-///             fan.learn(op, answer, &mut ());
-///         }
-///         FanNext::Ended(end) => break end,
-///         other => panic!("everything is there already, and there is room: {other:?}"),
-///     }
-/// };
-/// assert_eq!((end, fan.taken_bytes()), (Completion::Eof, 7));
-/// assert_eq!([fan.delivered_bytes(0), fan.delivered_bytes(1)], [7, 7]);
-///
-/// let mut text = [0; 7];
-/// reader.read_exact(&mut text)?;
-/// assert_eq!(&text, b"to both");
-/// assert_eq!(std::fs::read(right.path())?, b"to both");
-/// # Ok::<(), std::io::Error>(())
-/// ```
 #[derive(Debug)]
 pub struct Fan {
     /// Takes; its pipe and buffer hold the bytes that the lanes deliver.
@@ -239,21 +204,11 @@ impl Fan {
         self.lane(target).is_live()
     }
 
-    /// Why the target was lost; `None` if it was not, or was [left out](Fan::abandon).
+    /// Why the target was lost, if so.
     #[must_use]
     pub fn failure(&self, target: u16) -> Option<&Failure> {
         let lane = self.lane(target);
         lane.outlet.failed.as_deref().filter(|_| !lane.is_live())
-    }
-
-    /// Leaves a target out: not even its bytes in flight are delivered. The others go on.
-    pub fn abandon(&mut self, target: u16) {
-        let taken_bytes = self.intake.tally.taken_bytes;
-        let lane = &mut self.lanes[usize::from(target)];
-        if lane.is_live() {
-            lane.lose(taken_bytes);
-            lane.is_reported = true;
-        }
     }
 
     /// Loses a target to a fault that the driver found. [`Fan::next`] reports the loss.
@@ -267,19 +222,6 @@ impl Fan {
 
     fn live(&self) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(|lane| lane.is_live())
-    }
-
-    /// Does the fan hold nothing but bytes in flight? True after [`Fan::rest`].
-    #[must_use]
-    pub fn is_at_rest(&self) -> bool {
-        self.intake.is_at_rest() && self.lanes.iter().all(|lane| lane.outlet.is_at_rest())
-    }
-
-    /// The most calls in turn without a byte moved, a wait, or a target lost.
-    #[must_use]
-    pub fn most_idle_ops(&self) -> u32 {
-        // Each lane looks once for a hang-up, is polled, and answers EAGAIN to one call.
-        Flow::MOST_IDLE_OPS + 3 * self.lanes.len() as u32
     }
 
     /// Decides the next call, which takes at most `may_take_bytes`, or one datagram.
