@@ -3,11 +3,6 @@
 use rustix::io::Errno;
 
 /// The name of an errno in the manual pages.
-///
-/// ```
-/// assert_eq!(gush::errno_name(gush::Errno::XDEV), "EXDEV");
-/// assert_eq!(gush::errno_name(gush::Errno::from_raw_os_error(4000)), "errno 4000");
-/// ```
 #[must_use]
 pub fn errno_name(errno: Errno) -> String {
     const NAMES: &[(Errno, &str)] = &[

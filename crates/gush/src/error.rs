@@ -408,20 +408,6 @@ impl From<Refusal> for io::Error {
 }
 
 /// As [`Error`].
-///
-/// ```
-/// use gush::flow::{Flow, Next, Shelf, PortState, Terms};
-/// fn next(flow: &mut Flow, shelf: &mut Shelf) -> std::io::Result<()> {
-///     match flow.next(u64::MAX, shelf) {
-///         Next::Failed(failure) => Err((*failure).into()),
-///         _ => Ok(()),
-///     }
-/// }
-/// let stream = PortState::known(gush::Kind::Stream, true);
-/// let mut flow = Flow::between(stream, stream, &Terms::default())?;
-/// next(&mut flow, &mut Shelf::new(gush::pipe::Pool::shared().clone()))?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
 impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {
         Error::from(failure).into()

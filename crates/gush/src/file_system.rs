@@ -87,12 +87,6 @@ impl FileSystem {
 ///
 /// # Errors
 /// Those of statfs(2).
-///
-/// ```
-/// let (one, other) = (tempfile::tempfile()?, tempfile::tempfile()?);
-/// assert_eq!(gush::file_system_id(&one)?, gush::file_system_id(&other)?);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn file_system_id(file: &impl AsFd) -> io::Result<Option<u128>> {
     let file = file.as_fd();
     // The subvolumes of btrfs share a UUID, but not their inode numbers; f_fsid is of a subvolume.

@@ -13,16 +13,6 @@ use crate::pages::{HUGE_PAGE_BYTES, Pages};
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_SYS_ADMIN: frame numbers are hidden then, and read as 0.
-///
-/// ```
-/// let mut pages = gush::Pages::huge(1 << 21)?;
-/// pages.as_mut_slice()[0] = 1;
-/// match gush::hugepage::count(&pages) {
-///     Ok((huge, all)) => assert!(huge <= all),
-///     Err(error) => eprintln!("unknown: {error}"),
-/// }
-/// # Ok::<(), gush::Errno>(())
-/// ```
 pub fn count(pages: &Pages) -> io::Result<(usize, usize)> {
     let pagemap = File::open("/proc/self/pagemap")?;
     let flags = File::open("/proc/kpageflags")?;

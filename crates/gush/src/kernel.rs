@@ -309,11 +309,6 @@ pub(crate) fn page_bytes() -> usize {
 /// EACCES, EOPNOTSUPP, ENOTTY, EXDEV, ETXTBSY, ENODEV), arguments that this pair does not take
 /// (EINVAL, ESPIPE, EOVERFLOW), a flag that the target has (EBADF from copy_file_range with
 /// O_APPEND), or no room for the means (ENOMEM, EMFILE, ENFILE, EAGAIN excluded: that one waits).
-///
-/// ```
-/// assert!(gush::is_refusal(gush::Errno::INVAL));
-/// assert!(!gush::is_refusal(gush::Errno::CONNRESET));
-/// ```
 #[must_use]
 pub fn is_refusal(errno: Errno) -> bool {
     const REFUSALS: [Errno; 15] = [

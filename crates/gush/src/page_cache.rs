@@ -13,13 +13,6 @@ use crate::sys;
 ///
 /// # Errors
 /// cachestat(2)'s: ENOSYS before Linux 6.5, EPERM for a file neither owned nor writable.
-///
-/// ```
-/// let mut file = tempfile::tempfile()?;
-/// std::io::Write::write_all(&mut file, b"just written, and so in the cache")?;
-/// assert!(gush::page_cache::cached_pages(&file, 0, 0).unwrap_or(1) > 0);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn cached_pages(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result<u64> {
     Ok(sys::file::cachestat(file.as_fd(), at_bytes, len_bytes)?)
 }
@@ -28,12 +21,6 @@ pub fn cached_pages(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Resu
 ///
 /// # Errors
 /// That of posix_fadvise(2).
-///
-/// ```
-/// let file = tempfile::tempfile()?;
-/// gush::page_cache::drop_clean(&file, 0, 0)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn drop_clean(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result<()> {
     Ok(sys::file::fadvise(file.as_fd(), at_bytes, len_bytes, Advice::DontNeed)?)
 }
@@ -43,12 +30,6 @@ pub fn drop_clean(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result
 /// # Errors
 /// Those of sync_file_range(2). Most failed writes are reported by [`write_and_drop`] only, others
 /// only here.
-///
-/// ```
-/// let file = tempfile::tempfile()?;
-/// gush::page_cache::start_write(&file, 0, 0)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn start_write(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result<()> {
     Ok(sys::file::start_write_out(file.as_fd(), at_bytes, len_bytes)?)
 }
@@ -58,12 +39,6 @@ pub fn start_write(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Resul
 ///
 /// # Errors
 /// Those of sync_file_range(2), failed writes among them, and of posix_fadvise(2).
-///
-/// ```
-/// let file = tempfile::tempfile()?;
-/// gush::page_cache::write_and_drop(&file, 0, 0)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn write_and_drop(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result<()> {
     sys::file::write_out(file.as_fd(), at_bytes, len_bytes)?;
     // Dirty pages are not dropped (posix_fadvise(2)).

@@ -37,12 +37,6 @@ const TABLE: &[Row] = &[
 
 /// The remedy for a failed call on one side of a move, where there is one;
 /// [`Error::hint`](crate::Error::hint) for programs with calls of their own.
-///
-/// ```
-/// use gush::{Errno, Side};
-/// assert!(gush::hint_for(Side::Target, Errno::NOSPC).unwrap().contains("free some space"));
-/// assert_eq!(gush::hint_for(Side::Source, Errno::NOSPC), None);
-/// ```
 #[must_use]
 pub fn hint_for(side: Side, errno: Errno) -> Option<&'static str> {
     TABLE.iter().find(|row| row.0.contains(&side) && row.1 == errno).map(|row| row.2)

@@ -9,16 +9,6 @@ use crate::sys::{pipe, socket};
 ///
 /// # Errors
 /// The error of ioctl(2): `ENOTTY` for a descriptor that is no socket.
-///
-/// ```
-/// use std::io::{Read, Write};
-/// let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
-/// ours.write_all(b"unread")?;
-/// assert!(gush::unacknowledged_bytes(&ours)? > 0);
-/// theirs.read_exact(&mut [0; 6])?;
-/// assert_eq!(gush::unacknowledged_bytes(&ours)?, 0);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
     Ok(socket::unacknowledged_bytes(fd.as_fd())?)
 }
@@ -31,16 +21,6 @@ pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
 /// although there is no room for more yet. A Unix socket counts whole messages. What other
 /// processes write to the same pipe counts as well, and so does what they write to the same file
 /// after the position of `fd`.
-///
-/// ```
-/// use std::io::{Read, Write};
-/// let (mut reader, mut writer) = std::io::pipe()?;
-/// writer.write_all(b"slowly")?;
-/// assert_eq!(gush::untaken_bytes(&writer), Some(6));
-/// reader.read_exact(&mut [0])?;
-/// assert_eq!(gush::untaken_bytes(&writer), Some(5));
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn untaken_bytes(fd: &impl AsFd) -> Option<u64> {
     let fd = fd.as_fd();
     socket::unacknowledged_bytes(fd).or_else(|_| pipe::unread_bytes(fd)).ok()
@@ -50,14 +30,6 @@ pub fn untaken_bytes(fd: &impl AsFd) -> Option<u64> {
 ///
 /// # Errors
 /// The error of shutdown(2): `ENOTCONN` where the peer has gone already.
-///
-/// ```
-/// use std::io::Read;
-/// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
-/// gush::end_writing(&ours)?;
-/// assert_eq!(theirs.read(&mut [0])?, 0);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn end_writing(fd: &impl AsFd) -> std::io::Result<()> {
     Ok(socket::end_writing(fd.as_fd())?)
 }
@@ -66,14 +38,6 @@ pub fn end_writing(fd: &impl AsFd) -> std::io::Result<()> {
 ///
 /// # Errors
 /// The error of setsockopt(2): `EOPNOTSUPP` for a socket of another protocol.
-///
-/// ```
-/// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-/// let client = std::net::TcpStream::connect(listener.local_addr()?)?;
-/// gush::send_kept(&client)?;
-/// assert!(!client.nodelay()?);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn send_kept(fd: &impl AsFd) -> std::io::Result<()> {
     Ok(socket::send_kept(fd.as_fd())?)
 }
@@ -83,18 +47,6 @@ pub fn send_kept(fd: &impl AsFd) -> std::io::Result<()> {
 ///
 /// # Errors
 /// `EOPNOTSUPP` for a socket that has no such offset.
-///
-/// ```
-/// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-/// for text in ["one", "two"] {
-///     socket.send_to(text.as_bytes(), socket.local_addr()?)?;
-/// }
-/// gush::set_peek_offset(&socket, Some(0))?;
-/// let mut looked_at = [0; 9];
-/// assert_eq!([socket.peek(&mut looked_at)?, socket.peek(&mut looked_at)?], [3, 3]);
-/// assert_eq!(&looked_at[..3], b"two");
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn set_peek_offset(fd: impl AsFd, offset_bytes: Option<u16>) -> rustix::io::Result<()> {
     socket::set_peek_offset(fd.as_fd(), offset_bytes.map_or(-1, i32::from))
 }
@@ -103,14 +55,6 @@ pub fn set_peek_offset(fd: impl AsFd, offset_bytes: Option<u16>) -> rustix::io::
 ///
 /// # Errors
 /// Those of setsockopt(2).
-///
-/// ```
-/// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-/// let (level, name) = (libc::SOL_SOCKET, libc::SO_BROADCAST);
-/// gush::set_socket_option(&socket, level, name, &1_i32.to_ne_bytes())?;
-/// assert!(socket.broadcast()?);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn set_socket_option(
     fd: impl AsFd,
     level: i32,

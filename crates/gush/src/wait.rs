@@ -74,15 +74,6 @@ pub(crate) enum Woken {
 ///
 /// # Errors
 /// The error of poll(2).
-///
-/// ```
-/// use gush::PollFlags;
-/// let (near, far) = std::os::unix::net::UnixStream::pair()?;
-/// assert_eq!(gush::poll_now(&near, PollFlags::IN)?, PollFlags::empty());
-/// drop(far);
-/// assert!(gush::poll_now(&near, PollFlags::IN)?.contains(PollFlags::IN | PollFlags::HUP));
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn poll_now(fd: &impl AsFd, events: PollFlags) -> std::io::Result<PollFlags> {
     Ok(sys::pipe::poll_now(fd.as_fd(), events)?)
 }

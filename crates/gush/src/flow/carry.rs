@@ -42,27 +42,6 @@ impl Flow {
 
     /// Goes on from the state of another process. `self` has moved nothing yet; the pipe holds the
     /// bytes that the state says.
-    ///
-    /// ```
-    /// use std::io::Read;
-    /// use std::os::fd::AsFd;
-    /// use gush::flow::{Carried, Fds, Flow, Next, PortState, Shelf, Terms};
-    ///
-    /// let (source, target) = (std::fs::File::open("/dev/null")?, tempfile::tempfile()?);
-    /// let flow =
-    ///     Flow::between(PortState::of(&source)?, PortState::of(&target)?, &Terms::default())?;
-    /// let hand = b"in flight".to_vec();
-    /// let mut flow = flow.carry_on(Carried { delivered_bytes: 7, hand, ..Carried::default() }, None);
-    ///
-    /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-    /// let fds = Fds { source: source.as_fd(), target: target.as_fd() };
-    /// while let Next::Do(op) = flow.next(u64::MAX, &mut shelf) {
-    ///     let answer = flow.perform(op, fds);
-    ///     flow.learn(op, answer, &mut ());
-    /// }
-    /// assert_eq!((flow.delivered_bytes(), flow.in_flight_bytes()), (16, 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn carry_on(mut self, carried: Carried, pipe: Option<Pipe>) -> Self {
         let Carried { delivered_bytes, hand, piped_bytes, through_memory } = carried;

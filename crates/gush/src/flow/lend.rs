@@ -94,14 +94,6 @@ pub trait Lender {
 }
 
 /// The means of one thread: a few buffers, and pipes from a pool shared by threads.
-///
-/// ```
-/// use gush::flow::{Lender, Shelf};
-/// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-/// let buf = shelf.buf(4096)?;
-/// shelf.take_back(buf);
-/// # Ok::<(), gush::Errno>(())
-/// ```
 #[derive(Debug)]
 pub struct Shelf {
     pool: Pool,

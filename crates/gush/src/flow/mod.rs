@@ -222,16 +222,6 @@ impl Flow {
 
     /// Reports that so many bytes have come to the source. If they are no short message they go by
     /// reference, and the next operation is another.
-    ///
-    /// ```
-    /// use gush::flow::{Flow, PortState, Terms};
-    /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
-    /// let mut flow = Flow::between(PortState::of(&near)?, PortState::of(&far)?, &Terms::default())?;
-    /// assert!(flow.is_undecided());
-    /// flow.expect_bytes(1 << 20);
-    /// assert!(!flow.is_undecided());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn expect_bytes(&mut self, bytes: u64) {
         self.bulk |= bytes >= u64::from(self.fixed.short_bytes);
     }

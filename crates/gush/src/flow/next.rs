@@ -35,32 +35,6 @@ pub enum Completion {
 
 /// Why a flow failed. A driver makes a [`gush::Error`](crate::Error) of the failure, and adds the
 /// counts.
-///
-/// ```
-/// use std::os::fd::AsFd;
-/// use gush::flow::{Fds, Flow, Next, Shelf, PortState, Terms};
-///
-/// let source = std::fs::File::open("/proc/version")?;
-/// let full = std::fs::File::options().write(true).open("/dev/full")?;
-/// let fds = Fds { source: source.as_fd(), target: full.as_fd() };
-/// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-/// let mut flow =
-///     Flow::between(PortState::of(&source)?, PortState::of(&full)?, &Terms::default()).unwrap();
-/// let failure = loop {
-///     match flow.next(u64::MAX, &mut shelf) {
-///         Next::Do(op) => {
-///             let answer = flow.perform(op, fds);
-///             flow.learn(op, answer, &mut ());
-///         }
-///         Next::Failed(failure) => break failure,
-///         other => panic!("a full device takes nothing: {other:?}"),
-///     }
-/// };
-/// assert_eq!(failure.to_string(), "write failed on the target: ENOSPC");
-/// assert_eq!(failure.errno(), Some(gush::Errno::NOSPC));
-/// assert_eq!(gush::Error::from(*failure).errno(), Some(gush::Errno::NOSPC));
-/// # Ok::<(), std::io::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// A call failed.

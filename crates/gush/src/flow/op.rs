@@ -144,32 +144,6 @@ impl<'fd> Fds<'fd> {
 impl Flow {
     /// The memory for an [`Op::Read`] from a source without a descriptor: the driver fills it from
     /// the front, and passes the count to [`Flow::learn`], 0 at the end. Empty for any other call.
-    ///
-    /// ```
-    /// use gush::flow::{Completion, Flow, Next, Op, Shelf, PortState, Terms};
-    ///
-    /// let (mut source, mut target) = (&b"from memory to memory"[..], Vec::new());
-    /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-    /// let memory = PortState::in_memory();
-    /// let mut flow = Flow::between(memory, memory, &Terms::default()).unwrap();
-    /// let end = loop {
-    ///     match flow.next(u64::MAX, &mut shelf) {
-    ///         Next::Do(op @ Op::Read(_)) => {
-    ///             let got = std::io::Read::read(&mut source, flow.room(op))?;
-    ///             flow.learn(op, Ok(got), &mut ());
-    ///         }
-    ///         Next::Do(op @ Op::Write) => {
-    ///             target.extend_from_slice(flow.pending(op));
-    ///             let delivered = flow.pending(op).len();
-    ///             flow.learn(op, Ok(delivered), &mut ());
-    ///         }
-    ///         Next::Ended(end) => break end,
-    ///         other => panic!("nobody else is asked: {other:?}"),
-    ///     }
-    /// };
-    /// assert_eq!((end, &target[..]), (Completion::Eof, &b"from memory to memory"[..]));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn room(&mut self, op: Op) -> &mut [u8] {
         match op {
             Op::Read(most) => self.held.hand.room(most).unwrap_or_default(),

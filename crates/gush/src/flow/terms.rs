@@ -5,21 +5,6 @@ use crate::method::MethodName;
 use crate::mover::Choice;
 
 /// The user's and the driver's conditions for a flow.
-///
-/// ```
-/// use gush::Kind;
-/// use gush::flow::{Flow, Next, Op, Shelf, PortState, Terms};
-///
-/// let (file, stream) = (PortState::known(Kind::File, true), PortState::known(Kind::Stream, true));
-/// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-/// let mut first_op = |terms: &Terms| {
-///     Flow::between(file, stream, terms).unwrap().next(u64::MAX, &mut shelf)
-/// };
-/// let shares_pages = Terms { length_bytes: Some(100), ..Terms::default() };
-/// assert_eq!(first_op(&shares_pages), Next::Do(Op::Sendfile(100)));
-/// let isolated = Terms { isolated: true, ..shares_pages };
-/// assert_eq!(first_op(&isolated), Next::Do(Op::Read(100)));
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The plan's routes, or one method: then used or refused, never replaced (invariant 6).

@@ -72,11 +72,6 @@ struct Shelves {
 }
 
 /// The sum of a pool's pipes.
-///
-/// ```
-/// let usage = gush::pipe::Pool::new(1 << 20, 8).usage();
-/// assert_eq!((usage.in_use, usage.idle, usage.bytes, usage.budget_bytes), (0, 0, 0, 1 << 20));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolUsage {
@@ -244,14 +239,6 @@ impl Pool {
 }
 
 /// A pipe that goes back to its pool when dropped; with bytes inside the pipe is closed.
-///
-/// ```
-/// let pool = gush::pipe::Pool::new(1 << 20, 1);
-/// let loan = pool.take().expect("within the budget");
-/// assert!(loan.is_empty() && pool.take().is_none());
-/// drop(loan);
-/// assert!(pool.take().is_some());
-/// ```
 #[derive(Debug)]
 pub struct PipeLoan {
     pipe: Option<Pipe>,

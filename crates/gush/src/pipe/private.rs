@@ -13,13 +13,6 @@ use crate::sys;
 ///
 /// Capacity counts slots, not bytes (`struct pipe_buffer` of `fs/pipe.c`), and `EAGAIN` from a
 /// splice may mean "source empty" or "pipe full". So the pipe is filled only when empty.
-///
-/// ```
-/// let pipe = gush::pipe::Pipe::new(65536)?;
-/// assert!(pipe.capacity_bytes() >= 4096);
-/// assert!(pipe.is_empty());
-/// # Ok::<(), gush::Errno>(())
-/// ```
 #[derive(Debug)]
 pub struct Pipe {
     read_end: OwnedFd,
@@ -45,15 +38,6 @@ impl Pipe {
     ///
     /// # Errors
     /// `EBADF` if they are no pipe's; `EINVAL` if they are those of two.
-    ///
-    /// ```
-    /// use std::io::Write;
-    /// let (reader, mut writer) = std::io::pipe()?;
-    /// writer.write_all(b"in flight")?;
-    /// let pipe = gush::pipe::Pipe::of_ends(reader.into(), writer.into())?;
-    /// assert_eq!(pipe.held_bytes(), 9);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn of_ends(read_end: OwnedFd, write_end: OwnedFd) -> io::Result<Self> {
         let capacity_bytes = sys::pipe::pipe_size(write_end.as_fd())?;
         let held_bytes = sys::pipe::unread_bytes(read_end.as_fd())?;
@@ -74,13 +58,6 @@ impl Pipe {
     /// agreed.
     ///
     /// Pages are counted by user, not by process (`pipe-user-pages-soft`, pipe(7)).
-    ///
-    /// ```
-    /// let mut pipe = gush::pipe::Pipe::new(65536)?;
-    /// assert!(pipe.shrink(8192));
-    /// assert!(pipe.capacity_bytes() <= 8192);
-    /// # Ok::<(), gush::Errno>(())
-    /// ```
     pub fn shrink(&mut self, wanted_bytes: usize) -> bool {
         if self.is_empty()
             && wanted_bytes < self.capacity_bytes
@@ -162,18 +139,6 @@ impl Pipe {
     ///
     /// # Errors
     /// The kernel's error.
-    ///
-    /// ```
-    /// use std::io::Write;
-    /// let (source, mut feeder) = std::io::pipe()?;
-    /// feeder.write_all(b"looked at")?;
-    /// let mut pipe = gush::pipe::Pipe::new(65536)?;
-    /// pipe.fill(&mut gush::Port::of(&source)?, 65536)?;
-    /// let mut text = [0; 16];
-    /// assert_eq!(pipe.read_out(&mut text)?, 9);
-    /// assert_eq!(&text[..9], b"looked at");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn read_out(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let got = self.read_held(buf)?;
         self.gone(got);

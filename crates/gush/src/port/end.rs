@@ -20,13 +20,6 @@ impl Port<'_> {
 
     /// The size of the next datagram, which stays in the socket; `None` where there are no
     /// boundaries.
-    ///
-    /// ```
-    /// let (near, far) = std::os::unix::net::UnixDatagram::pair()?;
-    /// far.send(b"hello")?;
-    /// assert_eq!(gush::Port::of(&near)?.next_datagram_bytes(), Some(Ok(5)));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     #[must_use]
     pub fn next_datagram_bytes(&self) -> Option<io::Result<usize>> {
         (self.state.kind == Kind::Datagram).then(|| match self.looks_begin_elsewhere() {

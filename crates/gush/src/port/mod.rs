@@ -55,15 +55,6 @@ impl fmt::Display for Side {
 /// The calls of a port never wait, with or without O_NONBLOCK: they answer `EAGAIN`, and the driver
 /// waits. Without the flag a write to a terminal carries 256 bytes at most, or a part of a line,
 /// which has room after poll(2) unless another process fills or stops the terminal.
-///
-/// ```
-/// let (end, other) = std::os::unix::net::UnixStream::pair()?;
-/// let mut port = gush::Port::of(&end)?;
-/// assert_eq!(port.read(&mut [0; 8]), Err(gush::Errno::AGAIN));
-/// assert_eq!(gush::Port::of(&other)?.write(b"abc"), Ok(3));
-/// assert_eq!(port.read(&mut [0; 8]), Ok(3));
-/// # Ok::<(), std::io::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Port<'fd> {
     pub(crate) fd: BorrowedFd<'fd>,
@@ -80,17 +71,6 @@ impl<'fd> Port<'fd> {
     }
 
     /// The same, at an offset in bytes, which moves on with every call.
-    ///
-    /// ```
-    /// let file = tempfile::tempfile()?;
-    /// let mut port = gush::Port::of(&file)?.at(4096);
-    /// port.write(b"abc")?;
-    /// port.write(b"def")?;
-    /// let mut text = [0; 6];
-    /// gush::Port::of(&file)?.at(4096).read(&mut text)?;
-    /// assert_eq!(&text, b"abcdef");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     #[must_use]
     pub fn at(self, offset: u64) -> Self {
         Self { state: self.state.at(offset), ..self }
@@ -177,16 +157,6 @@ impl<'fd> Port<'fd> {
     ///
     /// The buffer begins with a page: AMD's processors with `fsrm` take four times as long to fill
     /// one that begins 16 bytes later, as the heap's do (`bench/align.c`).
-    ///
-    /// ```
-    /// use std::os::unix::net::UnixDatagram;
-    /// let (near, far) = UnixDatagram::pair()?;
-    /// far.send(b"a datagram is never cut")?;
-    /// let mut buffer = gush::Pages::new(4)?;
-    /// let got = gush::Port::of(&near)?.read_whole(&mut buffer, 4)?;
-    /// assert_eq!(&buffer.as_slice()[..got], b"a datagram is never cut");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     ///
     /// # Errors
     /// `EAGAIN` if there is nothing now; `EINTR` after a signal or an empty datagram: ask again;

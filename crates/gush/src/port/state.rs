@@ -13,15 +13,6 @@ use crate::sys;
 /// One side of a flow without the descriptor: kind, flags, and present offset.
 ///
 /// Looked at once, when the flow begins. A driver owns the descriptor and lends one for each call.
-///
-/// ```
-/// use gush::flow::PortState;
-/// let (end, _other) = std::os::unix::net::UnixStream::pair()?;
-/// let state = PortState::of(&end)?;
-/// assert_eq!(state.kind(), gush::Kind::Stream);
-/// assert!(state.ends_at_zero());
-/// # Ok::<(), std::io::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PortState {
     /// Where the next call reads or writes, if not at the descriptor's own position.
@@ -80,15 +71,6 @@ impl PortState {
     /// A side without a descriptor, such as a TLS stream: the bytes pass through memory alone, and
     /// the driver answers the calls, by [`Flow::room`](crate::flow::Flow::room) and
     /// [`Flow::pending`](crate::flow::Flow::pending). The end is an answer of 0 bytes.
-    ///
-    /// ```
-    /// use gush::{Choice, Kind, MethodName};
-    /// use gush::flow::{Flow, PortState, Terms};
-    /// let (memory, socket) = (PortState::in_memory(), PortState::known(Kind::Stream, true));
-    /// let by_name = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
-    /// let refusal = Flow::between(memory, socket, &by_name).unwrap_err();
-    /// assert!(refusal.to_string().contains("no descriptor"));
-    /// ```
     #[must_use]
     pub fn in_memory() -> Self {
         Self { is_in_memory: true, ..Self::known(Kind::Other, true) }
@@ -97,17 +79,6 @@ impl PortState {
     /// As [`PortState::in_memory`], for a side whose messages keep their boundaries, such as a
     /// stream made around a socket of datagrams: each read gives a message, and is given room for
     /// 64 KiB; each write takes one whole. No message is empty, since 0 bytes are the end.
-    ///
-    /// ```
-    /// use gush::flow::{Flow, Lender, Next, Op, PortState, Shelf, Terms};
-    /// let memory = PortState::in_memory_of_messages();
-    /// let socket = PortState::known(gush::Kind::Datagram, true);
-    /// let mut flow = Flow::between(memory, socket, &Terms::default())?;
-    /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-    /// // A limit cuts no message.
-    /// assert!(matches!(flow.next(10, &mut shelf), Next::Do(Op::Read(65_536))));
-    /// # Ok::<(), gush::Refusal>(())
-    /// ```
     #[must_use]
     pub fn in_memory_of_messages() -> Self {
         Self { is_in_memory: true, ends_at_zero: true, ..Self::known(Kind::Datagram, true) }
@@ -120,15 +91,6 @@ impl PortState {
     }
 
     /// The port of a descriptor in this state, for calls that a driver makes outside the flow.
-    ///
-    /// ```
-    /// use std::os::fd::AsFd;
-    /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
-    /// let state = gush::flow::PortState::of(&near)?;
-    /// assert_eq!(state.port(near.as_fd()).write(b"directly"), Ok(8));
-    /// # drop(far);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     #[must_use]
     pub fn port<'fd>(&self, fd: BorrowedFd<'fd>) -> Port<'fd> {
         Port { fd, state: *self }

@@ -12,6 +12,7 @@ mod fan_answers;
 mod fan_model;
 mod fan_real;
 mod model;
+mod parts;
 mod real;
 mod routes;
 mod script;
