@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use gush_tree::remote::Failure;
 use gush_tree::{Action, Done, Events, TreeCounts};
+use rustix::fs::FileType;
 
 use crate::record::Outcome;
 
@@ -18,6 +19,15 @@ pub(crate) struct Entry {
     pub digest: Option<gush::Digest>,
     /// The bytes that were shown as progress before.
     pub counted_bytes: u64,
+}
+
+/// How an entry that is no directory is copied, and the size of a regular file.
+pub(crate) fn copied(kind: FileType, size_bytes: u64) -> (Action, Option<u64>) {
+    match kind {
+        FileType::RegularFile => (Action::Copied, Some(size_bytes)),
+        FileType::Symlink => (Action::SymbolicLinked, None),
+        _ => (Action::Recreated, None),
+    }
 }
 
 /// The interval of events about one range of data.

@@ -198,6 +198,21 @@ impl Wish {
     }
 }
 
+/// An entry that is no directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// The number by which it is answered.
+    pub id: u64,
+    /// Its directory.
+    pub folder: u64,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its size and metadata.
+    pub portrait: Portrait,
+    /// Further names may follow.
+    pub has_names: bool,
+}
+
 /// What the sender says.
 ///
 /// The first stream carries [`Begin`](Self::Begin), directories, links, special files, and each
@@ -292,47 +307,21 @@ pub enum ToReceiver {
         /// Further names may have been expected.
         has_names: bool,
     },
-    /// Is this regular file needed? The answer is `Wanted`, `Compare`, or its last.
-    Ask {
-        /// The number by which it is answered.
-        id: u64,
-        /// Its directory.
-        folder: u64,
-        /// Its name.
-        name: Vec<u8>,
-        /// Its metadata; if no attributes of what stays are set, only size and times.
-        portrait: Portrait,
-        /// Further names may follow.
-        has_names: bool,
-    },
+    /// Is this regular file needed? The answer is `Wanted`, `Compare`, or its last. If no
+    /// attributes of what stays are set, the portrait has only size and times.
+    Ask(Item),
     /// The answer to `Compare`. Its own is `Wanted`, where the file has other names and lacks
     /// attributes, or its last.
     Compared {
-        /// The number of the question.
-        id: u64,
-        /// The directory.
-        folder: u64,
-        /// The name.
-        name: Vec<u8>,
-        /// Its metadata.
-        portrait: Portrait,
-        /// Further names may follow.
-        has_names: bool,
+        /// The file, by the number of the question.
+        item: Item,
         /// Both sides have the same bytes. If not, and the copy is real, the file comes instead.
         is_same: bool,
     },
     /// A regular file. Data follows, then its `End`.
     File {
-        /// The number by which it is answered.
-        id: u64,
-        /// Its directory.
-        folder: u64,
-        /// Its name.
-        name: Vec<u8>,
-        /// Its size and metadata.
-        portrait: Portrait,
-        /// Further names may follow.
-        has_names: bool,
+        /// The file.
+        item: Item,
         /// What shows, besides size and time, that the source is that of an earlier copy. The
         /// receiver answers with `Lacking` what it still needs of the data.
         resumes: Option<Vec<u8>>,
@@ -364,19 +353,8 @@ pub enum ToReceiver {
         /// The bytes of data sent on all streams.
         sent_bytes: u64,
     },
-    /// A symbolic link or special file.
-    Other {
-        /// The number by which it is answered.
-        id: u64,
-        /// Its directory.
-        folder: u64,
-        /// Its name.
-        name: Vec<u8>,
-        /// Its metadata, with the text of a link.
-        portrait: Portrait,
-        /// Further names may follow.
-        has_names: bool,
-    },
+    /// A symbolic link or special file, with the text of a link.
+    Other(Item),
     /// Another name of an earlier entry.
     Link {
         /// The number by which it is answered.
@@ -486,4 +464,28 @@ pub enum ToSender {
     Warning(String),
     /// Everything is answered.
     Finished,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_about_entries_have_the_bytes_of_this_version() {
+        let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
+        let item = Item { id: 300, folder: 1, name: b"n".to_vec(), portrait, has_names: true };
+        let [asked, compared, sent, other] = std::array::from_fn(|_| item.clone());
+        let records = [
+            (12, ToReceiver::Ask(asked), &[][..]),
+            (13, ToReceiver::Compared { item: compared, is_same: true }, &[1]),
+            (14, ToReceiver::File { item: sent, resumes: Some(vec![7]) }, &[1, 1, 7]),
+            (18, ToReceiver::Other(other), &[]),
+        ];
+        for (number, record, rest) in records {
+            let item = [&[number, 172, 2, 1, 1, b'n', 164, 131, 2][..], &[0; 13], &[1]].concat();
+            let bytes = [&item[..], rest].concat();
+            assert_eq!(postcard::to_stdvec(&record).unwrap(), bytes, "{record:?}");
+        }
+        assert_eq!(VERSION, 11);
+    }
 }

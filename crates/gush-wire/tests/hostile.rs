@@ -14,7 +14,7 @@ use gush_tree::remote::Portrait;
 use gush_tree::{CopyOptions, Done, Error as TreeError, Events, ModeRule, Preserve, Update};
 use gush_wire::frame::{Input, Output};
 use gush_wire::record::{
-    BASE, Hello, Outcome, Rules, ToReceiver, ToSender, Token, VERSION, WINDOW, Wish,
+    BASE, Hello, Item, Outcome, Rules, ToReceiver, ToSender, Token, VERSION, WINDOW, Wish,
 };
 use gush_wire::{Error, Request, Streams, Transport};
 
@@ -117,19 +117,16 @@ fn receive_by(
 
 fn file(name: &str, size_bytes: u64) -> ToReceiver {
     let portrait = Portrait { mode: 0o100_644, size_bytes, ..Portrait::default() };
-    ToReceiver::File {
-        id: 1,
-        folder: BASE,
-        name: name.into(),
-        portrait,
-        has_names: false,
-        resumes: None,
-    }
+    sent(Item { id: 1, folder: BASE, name: name.into(), portrait, has_names: false })
+}
+
+fn sent(item: Item) -> ToReceiver {
+    ToReceiver::File { item, resumes: None }
 }
 
 fn file_in(folder: u64, id: u64, name: &str) -> ToReceiver {
     let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
-    ToReceiver::File { id, folder, name: name.into(), portrait, has_names: false, resumes: None }
+    sent(Item { id, folder, name: name.into(), portrait, has_names: false })
 }
 
 fn directory(id: u64, name: &str) -> ToReceiver {
@@ -368,9 +365,10 @@ fn text_shorter_than_a_header_is_refused_while_the_stream_stays_open() {
 fn about(name: &str, bits: u32, is_question: bool) -> ToReceiver {
     let (id, folder, name, has_names) = (1, BASE, name.into(), false);
     let portrait = Portrait { mode: 0o100_000 | bits, size_bytes: 3, ..Portrait::default() };
+    let item = Item { id, folder, name, portrait, has_names };
     match is_question {
-        true => ToReceiver::Ask { id, folder, name, portrait, has_names },
-        false => ToReceiver::Compared { id, folder, name, portrait, has_names, is_same: true },
+        true => ToReceiver::Ask(item),
+        false => ToReceiver::Compared { item, is_same: true },
     }
 }
 
@@ -434,10 +432,12 @@ fn a_file_that_is_wanted_after_a_comparison_is_sent() {
         let mut came_bytes = 0;
         loop {
             match input.record().unwrap() {
-                ToReceiver::Ask { id, .. } => {
+                ToReceiver::Ask(Item { id, .. }) => {
                     says(&ToSender::Compare { id, digest: digest.clone() });
                 }
-                ToReceiver::Compared { id, is_same: true, .. } => says(&ToSender::Wanted { id }),
+                ToReceiver::Compared { item: Item { id, .. }, is_same: true } => {
+                    says(&ToSender::Wanted { id });
+                }
                 ToReceiver::Data { length, .. } => {
                     input.data(length as usize, None, None).unwrap().unwrap();
                     came_bytes += length;
@@ -483,13 +483,9 @@ fn what_is_kept_of_the_unfinished_is_bounded() {
     // Two bytes each in a record.
     let attributes = vec![(Vec::new(), Vec::new()); 400_000];
     let large = Portrait { attributes, ..Portrait::default() };
-    let file = |id, has_names| ToReceiver::File {
-        id,
-        folder: BASE,
-        name: "f".into(),
-        portrait: Portrait { mode: 0o100_644, ..large.clone() },
-        has_names,
-        resumes: None,
+    let file = |id, has_names| {
+        let portrait = Portrait { mode: 0o100_644, ..large.clone() };
+        sent(Item { id, folder: BASE, name: "f".into(), portrait, has_names })
     };
     let link = |id| ToReceiver::Link {
         id,
@@ -521,13 +517,11 @@ fn rules_and_marks_are_bounded() {
     let mirror = Rules { is_mirror: true, resumes: true, ..Rules::default() };
     let ignores = (1..3000)
         .flat_map(|id| [directory_in(BASE, id, &id.to_string()), ignore.clone(), leave(id, 0)]);
-    let resumes = (1..3000).map(|id| ToReceiver::File {
-        id,
-        folder: BASE,
-        name: id.to_string().into(),
-        portrait: Portrait { mode: 0o100_644, size_bytes: 1 << 62, ..Portrait::default() },
-        has_names: false,
-        resumes: Some(Vec::new()),
+    let portrait = Portrait { mode: 0o100_644, size_bytes: 1 << 62, ..Portrait::default() };
+    let resumes = (1..3000).map(|id: u64| {
+        let (name, portrait) = (id.to_string().into(), portrait.clone());
+        let item = Item { id, folder: BASE, name, portrait, has_names: false };
+        ToReceiver::File { item, resumes: Some(Vec::new()) }
     });
     let roots = |are_mounts: bool| {
         (1..3000).flat_map(move |id| {
@@ -773,12 +767,10 @@ fn a_source_that_was_asked_for_comes() {
 #[test]
 fn a_sender_makes_nothing_that_was_not_asked_for() {
     let begun = file("a", 1);
-    let other = |mode| ToReceiver::Other {
-        id: 1,
-        folder: BASE,
-        name: "a".into(),
-        portrait: Portrait { mode, link_text: "/etc".into(), ..Portrait::default() },
-        has_names: false,
+    let other = |mode| {
+        let portrait = Portrait { mode, link_text: "/etc".into(), ..Portrait::default() };
+        let name = "a".into();
+        ToReceiver::Other(Item { id: 1, folder: BASE, name, portrait, has_names: false })
     };
     let cases: [(&str, &str, Vec<ToReceiver>); 17] = [
         (
@@ -851,13 +843,9 @@ fn a_sender_makes_nothing_that_was_not_asked_for() {
 /// It sends the file without a question, or one about another name.
 #[test]
 fn a_sender_replaces_nothing_that_the_rules_keep() {
-    let ask = ToReceiver::Ask {
-        id: 1,
-        folder: BASE,
-        name: "new".into(),
-        portrait: Portrait { mode: 0o100_644, size_bytes: 3, ..Portrait::default() },
-        has_names: false,
-    };
+    let portrait = Portrait { mode: 0o100_644, size_bytes: 3, ..Portrait::default() };
+    let name = "new".into();
+    let ask = ToReceiver::Ask(Item { id: 1, folder: BASE, name, portrait, has_names: false });
     let comes = [operand(0, "a"), file("a", 3), data(0, 3), end(3), finish(1)];
     let is_asked = [operand(0, "new"), ask, operand(1, "a")];
     let asked: Vec<_> = is_asked.iter().chain(&comes[1..]).cloned().collect();

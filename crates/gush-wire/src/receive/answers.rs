@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gush_tree::remote::{Failure, Folder, Portrait};
+use gush_tree::remote::{Failure, Folder};
 use gush_tree::{Action, Events};
-use rustix::fs::FileType;
 
 use super::links::First;
 use super::session::{Session, out_of_place};
 use crate::entry::{self, Entry};
 use crate::error::Error;
 use crate::frame::Output;
-use crate::record::{BASE, Outcome, ToSender};
+use crate::record::{BASE, Item, Outcome, ToSender};
 
 /// How an entry has ended.
 pub(super) enum Ending {
@@ -50,25 +49,16 @@ pub(super) struct Arrival<'n> {
 }
 
 impl<'n> Arrival<'n> {
-    pub fn new(
-        id: u64,
-        folder: u64,
-        name: &'n OsStr,
-        portrait: &Portrait,
-        has_names: bool,
-    ) -> Self {
-        let action = match portrait.kind() {
-            FileType::RegularFile => Action::Copied,
-            FileType::Symlink => Action::SymbolicLinked,
-            _ => Action::Recreated,
-        };
-        let bytes = (action == Action::Copied).then_some(portrait.size_bytes);
-        Self { id, folder, name, action, bytes, has_names, digest: None, counted_bytes: 0 }
+    /// Of an entry that is made under this name.
+    pub fn of(item: &Item, name: &'n OsStr) -> Self {
+        let (action, bytes) = entry::copied(item.portrait.kind(), item.portrait.size_bytes);
+        let has_names = item.has_names;
+        Self { bytes, has_names, ..Self::without_data(item.id, item.folder, name, action) }
     }
 
-    pub fn directory(id: u64, folder: u64, name: &'n OsStr) -> Self {
-        let (action, digest) = (Action::Directory, None);
-        Self { id, folder, name, action, bytes: None, has_names: false, digest, counted_bytes: 0 }
+    pub fn without_data(id: u64, folder: u64, name: &'n OsStr, action: Action) -> Self {
+        let (bytes, has_names, digest) = (None, false, None);
+        Self { id, folder, name, action, bytes, has_names, digest, counted_bytes: 0 }
     }
 }
 

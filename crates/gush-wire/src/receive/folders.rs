@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
 
 use gush_text::{mkdir_remedy, quote};
+use gush_tree::Action;
 use gush_tree::remote::{Failure, Folder, Names, Portrait, Spared};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -226,7 +227,7 @@ impl Session {
         }
         drop(state);
         if let Some(why) = failed {
-            self.answer(&Arrival::directory(id, above, name), Err(why));
+            self.answer(&Arrival::without_data(id, above, name, Action::Directory), Err(why));
         }
         Ok(())
     }
@@ -326,7 +327,8 @@ impl Session {
                     (true, false) => Ending::Kept,
                     _ => Ending::Made { is_complete },
                 });
-                let arrival = Arrival::directory(id, counted.above, &counted.name);
+                let arrival =
+                    Arrival::without_data(id, counted.above, &counted.name, Action::Directory);
                 self.answer(&arrival, ended.map_err(Into::into));
                 state = self.lock();
                 if counted.has_first {
@@ -398,6 +400,7 @@ mod tests {
 
     use super::*;
     use crate::frame::Output;
+    use crate::record::Item;
 
     /// Only a directory with an entry that may get further names is kept, once.
     #[test]
@@ -415,8 +418,10 @@ mod tests {
                 for (id, file) in [(id + 1, "a"), (id + 2, "b")] {
                     fs::write(dir.path().join(&name).join(file), "").unwrap();
                     let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
-                    let arrival =
-                        Arrival::new(id, 10 * number, OsStr::new(file), &portrait, has_names);
+                    let (folder_id, name) = (10 * number, OsStr::new(file));
+                    let item =
+                        Item { id, folder: folder_id, name: file.into(), portrait, has_names };
+                    let arrival = Arrival::of(&item, name);
                     session.lock().arrives()?;
                     session.end_entry(&arrival, Some(&folder), Ok::<_, Failure>(Ending::Kept))?;
                 }

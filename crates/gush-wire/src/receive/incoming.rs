@@ -15,7 +15,7 @@ use super::session::{Session, out_of_place};
 use crate::entry::Pace;
 use crate::error::{Error, ensure};
 use crate::frame::{Input, MOST_DATA_BYTES};
-use crate::record::ToSender;
+use crate::record::{Item, ToSender};
 
 /// The most parts of a file that are asked for one by one.
 const MOST_RANGES: usize = 16 << 10;
@@ -74,14 +74,14 @@ enum Stage {
 }
 
 impl Incoming {
+    /// The file is made under this name.
     pub fn new(
         folder: Option<Arc<Folder>>,
-        folder_id: u64,
         name: OsString,
-        portrait: Portrait,
-        has_names: bool,
+        item: Item,
         resumes: Option<Vec<u8>>,
     ) -> Self {
+        let Item { folder: folder_id, portrait, has_names, .. } = item;
         let resuming = |source: &Vec<u8>| source.len() + Draft::resuming_bytes(portrait.size_bytes);
         let waiting_bytes = weight(&portrait) + resumes.as_ref().map_or(0, resuming);
         Self {

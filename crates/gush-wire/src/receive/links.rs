@@ -89,11 +89,7 @@ impl Session {
         };
         let folder = state.folders.get(folder_id);
         drop(state);
-        let arrival = Arrival {
-            action: Action::HardLinked,
-            bytes: None,
-            ..Arrival::new(id, folder_id, &name, &portrait, false)
-        };
+        let arrival = Arrival::without_data(id, folder_id, &name, Action::HardLinked);
         let Some(folder) = folder else { return self.fail_entry(&arrival) };
         let options = &self.options;
         let standing = match options.update {

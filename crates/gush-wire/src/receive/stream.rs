@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush_text::without_controls;
 use gush_tree::Update;
-use gush_tree::remote::{Failure, Folder, Portrait, Spared, Standing, Updated};
+use gush_tree::remote::{Folder, Portrait, Spared, Standing, Updated};
 use rustix::fs::FileType;
 
 use super::answers::{Arrival, Ending, Told};
@@ -19,7 +19,7 @@ use super::shown::{NOT_ASKED_FOR, Shown};
 use crate::error::{Error, ensure};
 use crate::frame::{Input, Output};
 use crate::join;
-use crate::record::{BASE, ToReceiver, ToSender};
+use crate::record::{BASE, Item, ToReceiver, ToSender};
 
 const NO_NAME: &str = "a name is no name of an entry";
 /// If nothing has come for this long, answers are sent.
@@ -47,17 +47,14 @@ impl Session {
                 ToReceiver::Leave { id, entries, is_listed } => {
                     self.leave(id, entries, is_listed)?;
                 }
-                ToReceiver::Other { id, folder: folder_id, name, portrait, has_names } => {
-                    let is_right = !matches!(
-                        portrait.kind(),
-                        FileType::RegularFile | FileType::Directory | FileType::Unknown
-                    );
-                    let (name, folder) = self.entry(name, folder_id, &portrait, is_right, true)?;
+                ToReceiver::Other(mut item) => {
+                    let (name, folder) = self.entry(&mut item, false, true)?;
                     self.lock().arrives()?;
-                    let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
+                    let arrival = Arrival::of(&item, &name);
                     match &folder {
                         Some(folder) => {
-                            let made = self.make_other((folder_id, folder), &name, &portrait);
+                            let place = (item.folder, &**folder);
+                            let made = self.make_other(place, &name, &item.portrait);
                             self.end_entry(&arrival, Some(folder), made)?;
                         }
                         None => self.fail_entry(&arrival)?,
@@ -93,17 +90,20 @@ impl Session {
     /// The name of an entry that is no directory, and its directory if that has not failed.
     fn entry(
         &self,
-        name: Vec<u8>,
-        folder: u64,
-        portrait: &Portrait,
-        is_right: bool,
+        item: &mut Item,
+        is_file: bool,
         is_first: bool,
     ) -> Result<(OsString, Option<Arc<Folder>>), Error> {
-        of_kind(portrait, is_right)?;
-        let name = self.name(name, folder)?;
-        let may_be = |shown: &Shown| shown.may_be_other(&name, portrait.kind());
-        ensure(folder != BASE || self.shown.as_ref().is_none_or(may_be), NOT_ASKED_FOR)?;
-        let folder = self.folder(folder, is_first)?;
+        let kind = item.portrait.kind();
+        let is_right = match kind {
+            FileType::Directory | FileType::Unknown => false,
+            kind => is_file == (kind == FileType::RegularFile),
+        };
+        of_kind(&item.portrait, is_right)?;
+        let name = self.name(std::mem::take(&mut item.name), item.folder)?;
+        let may_be = |shown: &Shown| shown.may_be_other(&name, kind);
+        ensure(item.folder != BASE || self.shown.as_ref().is_none_or(may_be), NOT_ASKED_FOR)?;
+        let folder = self.folder(item.folder, is_first)?;
         self.takes(folder.as_deref(), &name)?;
         Ok((name, folder))
     }
@@ -152,25 +152,23 @@ impl Session {
     /// The records that any stream can carry.
     fn take(&self, record: ToReceiver, input: &mut Input, is_first: bool) -> Result<(), Error> {
         match record {
-            ToReceiver::File { id, folder: folder_id, name, portrait, has_names, resumes } => {
-                let is_file = portrait.kind() == FileType::RegularFile;
-                let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
+            ToReceiver::File { mut item, resumes } => {
+                let (name, folder) = self.entry(&mut item, true, is_first)?;
                 if self.options.dry_run {
                     return Err(out_of_place("a file in a dry run"));
                 }
-                if has_names && !is_first {
+                if item.has_names && !is_first {
                     return Err(out_of_place("a file with several names"));
                 }
-                if let (BASE, Some(shown)) = (folder_id, &self.shown) {
-                    shown.expects(portrait.size_bytes);
+                if let (BASE, Some(shown)) = (item.folder, &self.shown) {
+                    shown.expects(item.portrait.size_bytes);
                 }
-                let is_resumed = resumes.is_some();
+                let (id, is_resumed) = (item.id, resumes.is_some());
                 self.lock().compared.remove(&id);
                 if is_resumed && !(is_first && self.options.resume) {
                     return Err(out_of_place("a file to be resumed"));
                 }
-                let file = Incoming::new(folder, folder_id, name, portrait, has_names, resumes);
-                self.announce(id, file)?;
+                self.announce(id, Incoming::new(folder, name, item, resumes))?;
                 if is_resumed {
                     self.file(id, is_first)?.resume(self, id);
                 }
@@ -198,32 +196,27 @@ impl Session {
                 }
                 self.ended(folder, &name)
             }
-            ToReceiver::Ask { id, folder: folder_id, name, portrait, has_names } => {
-                let is_file = portrait.kind() == FileType::RegularFile;
-                let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
-                if has_names {
-                    self.expect_names(id)?;
+            ToReceiver::Ask(mut item) => {
+                let (name, folder) = self.entry(&mut item, true, is_first)?;
+                if item.has_names {
+                    self.expect_names(item.id)?;
                 }
                 self.lock().arrives()?;
-                let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
-                match folder {
-                    Some(folder) => self.answer_question(&arrival, &folder, &portrait),
-                    None => self.fail_entry(&arrival),
-                }
+                let arrival = Arrival::of(&item, &name);
+                let Some(folder) = folder else { return self.fail_entry(&arrival) };
+                let standing = folder.decide(&name, &item.portrait, &self.options);
+                self.answer_file(&arrival, &folder, &item.portrait, standing)
             }
-            ToReceiver::Compared { id, folder: folder_id, name, portrait, has_names, is_same } => {
-                let is_file = portrait.kind() == FileType::RegularFile;
-                let (name, folder) = self.entry(name, folder_id, &portrait, is_file, is_first)?;
+            ToReceiver::Compared { mut item, is_same } => {
+                let (name, folder) = self.entry(&mut item, true, is_first)?;
                 self.lock().arrives()?;
                 let is_dry = self.options.dry_run;
-                let is_asked = self.lock().compared.remove(&id) == Some((folder_id, name.clone()));
+                let asked = self.lock().compared.remove(&item.id);
+                let is_asked = asked.as_ref() == Some(&(item.folder, name.clone()));
                 ensure(is_asked && (is_same || is_dry), "Compared is out of place")?;
                 let folder = folder.ok_or_else(|| out_of_place("Compared"))?;
-                let arrival = Arrival::new(id, folder_id, &name, &portrait, has_names);
-                match is_same {
-                    true => self.keep_or_want(&arrival, &folder, &portrait),
-                    false => self.answer_wanted(&arrival, &folder, &portrait),
-                }
+                let standing = if is_same { Standing::Keep } else { Standing::Copy };
+                self.answer_file(&Arrival::of(&item, &name), &folder, &item.portrait, Ok(standing))
             }
             _ => Err(out_of_place("a record")),
         }
@@ -280,15 +273,18 @@ impl Session {
     }
 
     /// Is a file needed, or what is there compared, or kept?
-    fn answer_question(
+    fn answer_file(
         &self,
         arrival: &Arrival<'_>,
         folder: &Arc<Folder>,
         portrait: &Portrait,
+        standing: Result<Standing, gush_tree::Error>,
     ) -> Result<(), Error> {
         let Arrival { id, folder: folder_id, name, .. } = *arrival;
-        let ended = match folder.decide(name, portrait, &self.options) {
-            Ok(Standing::Copy) => return self.answer_wanted(arrival, folder, portrait),
+        let stays = match standing {
+            Ok(Standing::Skip) => Ok(Some(Ending::Skipped)),
+            Ok(Standing::Keep) => self.keep(folder, name, portrait),
+            Ok(Standing::Copy) => Ok(None),
             Ok(Standing::Compare) => match folder.digest(name) {
                 Ok(digest) => {
                     let digest = digest.to_string();
@@ -298,43 +294,20 @@ impl Session {
                 }
                 Err(error) => Err(error),
             },
-            Ok(Standing::Keep) => return self.keep_or_want(arrival, folder, portrait),
-            Ok(Standing::Skip) => Ok(Ending::Skipped),
             Err(error) => Err(error),
         };
-        self.end_entry(arrival, Some(folder), ended)
-    }
-
-    /// What is there counts as the copy, or the file is asked for.
-    fn keep_or_want(
-        &self,
-        arrival: &Arrival<'_>,
-        folder: &Arc<Folder>,
-        portrait: &Portrait,
-    ) -> Result<(), Error> {
-        match self.keep(folder, arrival.name, portrait) {
-            Ok(None) => self.answer_wanted(arrival, folder, portrait),
-            Ok(Some(ended)) => self.end_entry(arrival, Some(folder), Ok::<_, Failure>(ended)),
-            Err(error) => self.end_entry(arrival, Some(folder), Err(error)),
-        }
-    }
-
-    /// Asks for a file, or rehearses its copy.
-    fn answer_wanted(
-        &self,
-        arrival: &Arrival<'_>,
-        folder: &Arc<Folder>,
-        portrait: &Portrait,
-    ) -> Result<(), Error> {
-        let Arrival { id, folder: folder_id, name, .. } = *arrival;
-        if !self.options.dry_run {
-            self.reply_without_end(&ToSender::Wanted { id });
-            return Ok(());
-        }
-        let rehearsed = self
-            .make_way((folder_id, folder), name, portrait)
-            .and_then(|()| folder.rehearse(name, portrait, &self.options));
-        let ended = rehearsed.map(|()| Ending::Made { is_complete: true });
+        let ended = match stays {
+            Ok(None) if self.options.dry_run => self
+                .make_way((folder_id, folder), name, portrait)
+                .and_then(|()| folder.rehearse(name, portrait, &self.options))
+                .map(|()| Ending::Made { is_complete: true }),
+            Ok(None) => {
+                self.reply_without_end(&ToSender::Wanted { id });
+                return Ok(());
+            }
+            Ok(Some(stays)) => Ok(stays),
+            Err(error) => Err(error),
+        };
         self.end_entry(arrival, Some(folder), ended)
     }
 

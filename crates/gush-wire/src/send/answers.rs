@@ -5,12 +5,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use gush_text::without_controls;
-use gush_tree::Action;
 use gush_tree::remote::Failure;
 
-use rustix::fs::FileType;
-
-use super::queue::Job;
+use super::queue::{self, Job};
 use super::{Session, State};
 use crate::error::Error;
 use crate::frame::Input;
@@ -68,13 +65,7 @@ impl Session<'_> {
                 let found = state.asked.remove(&id).ok_or_else(|| unasked(id))?;
                 if let Some(entry) = state.awaited.get_mut(&id) {
                     // Another name of a file of which the receiver has none.
-                    let size_bytes = u64::try_from(found.stat.st_size).ok();
-                    (entry.action, entry.bytes) = match FileType::from_raw_mode(found.stat.st_mode)
-                    {
-                        FileType::RegularFile => (Action::Copied, size_bytes),
-                        FileType::Symlink => (Action::SymbolicLinked, None),
-                        _ => (Action::Recreated, None),
-                    };
+                    (entry.action, entry.bytes) = queue::copied(&found.stat);
                 }
                 self.queue.answer(Some(Job::Wanted(Box::new(found))));
             }

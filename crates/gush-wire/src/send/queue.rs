@@ -3,17 +3,20 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gush_text::quote;
-use gush_tree::remote::{open_found, pin_found};
+use gush_tree::Action;
+use gush_tree::remote::{Portrait, open_found, pin_found};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::ahead::{MUCH_BYTES, data_bytes};
 use super::outgoing::{Data, Outgoing};
-use crate::record::Token;
+use crate::entry;
+use crate::record::{Item, Token};
 
 /// The most files that wait: each holds a descriptor of its directory.
 const MOST_WAITING: usize = 64;
@@ -40,12 +43,24 @@ impl Found {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
     }
 
+    /// What the receiver learns of it.
+    pub fn item(&self, portrait: Portrait) -> Item {
+        let Self { id, folder, has_names, .. } = *self;
+        Item { id, folder, name: self.sent_as.as_bytes().to_vec(), portrait, has_names }
+    }
+
     /// Lets go of the directory, until an answer has come.
     pub fn let_go(&mut self) {
         if let Some((dir, name)) = self.below.take() {
             self.place = Place { dir, name };
         }
     }
+}
+
+/// How an entry is copied, and the size of a regular file.
+pub(super) fn copied(stat: &Stat) -> (Action, Option<u64>) {
+    let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+    entry::copied(FileType::from_raw_mode(stat.st_mode), size_bytes)
 }
 
 /// Where a file was found: in a directory that is held, or below one. While many files wait for an

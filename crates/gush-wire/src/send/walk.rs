@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gush_text::quote;
-use gush_tree::remote::{Portrait, Visitor, lineage, mounted_below, open_found, walk};
-use gush_tree::{Action, Dereference, Naming, Place, Preserve};
+use gush_tree::remote::{Visitor, lineage, mounted_below, open_found, walk};
+use gush_tree::{Action, Dereference, Naming, Place};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::Session;
@@ -229,13 +229,10 @@ impl<'s, 'e> Walk<'s, 'e> {
         let has_names = session.options.preserve.links && stat.st_nlink > 1;
         let key = (stat.st_dev, stat.st_ino);
         let first = self.known.get(&key).copied().filter(|_| has_names);
-        let action = match FileType::from_raw_mode(stat.st_mode) {
-            _ if first.is_some() => Action::HardLinked,
-            FileType::RegularFile => Action::Copied,
-            FileType::Symlink => Action::SymbolicLinked,
-            _ => Action::Recreated,
+        let (action, bytes) = match first {
+            Some(_) => (Action::HardLinked, None),
+            None => queue::copied(stat),
         };
-        let bytes = (action == Action::Copied).then(|| u64::try_from(stat.st_size).unwrap_or(0));
         if !session.has_number() {
             self.put_batch();
         }
@@ -340,9 +337,7 @@ impl<'s, 'e> Walk<'s, 'e> {
         let portrait = session.portrait(dir, stat, path).unwrap_or_else(|error| {
             session.fails(&target, error);
             // Mode, owner and times are known; no attribute is read.
-            let mut ignore = |_| {};
-            Portrait::of(dir.as_fd(), stat, &Preserve::default(), path, &mut ignore)
-                .unwrap_or_default()
+            session.plain_portrait(dir, stat, path)
         });
         if !session.has_number() {
             self.put_batch();
@@ -471,6 +466,8 @@ impl Visitor for Walking<'_, '_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use gush_tree::remote::Portrait;
+
     use super::*;
     use crate::frame::Output;
 

@@ -78,8 +78,6 @@ impl Session<'_> {
 
     /// Asks whether the receiver needs a file.
     pub(super) fn ask(&self, stream: &Stream, found: Found) -> Result<(), Error> {
-        let (id, folder, has_names) = (found.id, found.folder, found.has_names);
-        let name = found.sent_as.as_bytes().to_vec();
         let portrait = match self.options.updates_attributes() {
             true => {
                 let pinned = found.place.pin(&found.stat, &found.path);
@@ -94,7 +92,8 @@ impl Session<'_> {
                 return self.give_up(stream, &found);
             }
         };
-        self.question(stream, found, &ToReceiver::Ask { id, folder, name, portrait, has_names })
+        let record = ToReceiver::Ask(found.item(portrait));
+        self.question(stream, found, &record)
     }
 
     /// Sends what the receiver may answer by a request for the file.
@@ -136,10 +135,7 @@ impl Session<'_> {
     /// Sends a symbolic link or special file.
     pub(super) fn send_other(&self, found: &Found) -> Result<(), Error> {
         let Some((_, portrait)) = self.open(&self.first, found)? else { return Ok(()) };
-        let Found { id, folder, has_names, .. } = *found;
-        let name = found.sent_as.as_bytes().to_vec();
-        let record = ToReceiver::Other { id, folder, name, portrait, has_names };
-        if self.first.record(&record)? {
+        if self.first.record(&ToReceiver::Other(found.item(portrait)))? {
             return Ok(());
         }
         self.refuses(&found.path, &found.target, TOO_MANY_ATTRIBUTES);
@@ -174,9 +170,7 @@ impl Session<'_> {
         if !is_same && !self.options.dry_run {
             return self.send_opened(stream, found, fd, portrait);
         }
-        let Found { id, folder, has_names, .. } = found;
-        let name = found.sent_as.as_bytes().to_vec();
-        let record = ToReceiver::Compared { id, folder, name, portrait, has_names, is_same };
+        let record = ToReceiver::Compared { item: found.item(portrait), is_same };
         self.question(stream, found, &record)
     }
 
@@ -195,7 +189,7 @@ impl Session<'_> {
         fd: OwnedFd,
         portrait: Portrait,
     ) -> Result<(), Error> {
-        let Found { id, folder, has_names, .. } = found;
+        let Found { id, has_names, .. } = found;
         let resumes = self.resumes(&found);
         if resumes.is_some() {
             stream.flush()?;
@@ -209,8 +203,7 @@ impl Session<'_> {
         if is_asked {
             self.lock().resuming.insert(id, Arc::clone(&file));
         }
-        let name = found.sent_as.as_bytes().to_vec();
-        let record = ToReceiver::File { id, folder, name, portrait, has_names, resumes };
+        let record = ToReceiver::File { item: found.item(portrait), resumes };
         if !announces.record(&record)? {
             self.refuses(&found.path, &found.target, TOO_MANY_ATTRIBUTES);
             if is_asked {
