@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::job::Job;
 use crate::options::{CopyOptions, Moving, Reflink};
-use crate::place::{kind, proc_path};
+use crate::place::{kind, proc_path, stat_of};
 use crate::uncached;
 
 /// Methods that may leave blocks shared with the source.
@@ -250,8 +250,7 @@ pub(crate) fn verify(
 
 /// Opens a file just written so that its bytes are read from storage.
 pub(crate) fn as_stored(target: BorrowedFd<'_>, shown: &Path) -> Result<File, Error> {
-    let stat = retry_on_intr(|| fs::fstat(target))
-        .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
+    let stat = stat_of(target, shown)?;
     if kind(&stat) != FileType::RegularFile {
         return Err(Error::refusal(shown, "cannot verify {}: not a regular file"));
     }

@@ -16,7 +16,7 @@ use crate::metadata::kept::Updated;
 use crate::metadata::{Handle, Transfer};
 use crate::options::{CopyOptions, Dereference, Make, Specials};
 use crate::overwriting::{Decision, Prepared};
-use crate::place::{FileId, Place, kind, same_file};
+use crate::place::{FileId, Place, REPLACED, kind, same_file};
 use crate::tree::Dir;
 use crate::tree::journal::{self, Fingerprint, Journal, Promises};
 use crate::tree::partition::{Others, Partition};
@@ -377,10 +377,9 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
         return regular::copy(job, events);
     }
     let is_link = source_kind == FileType::Symlink;
-    let replaced = "skipping file {}, as it was replaced while being copied";
     // With -L the name may be a link to the special file.
-    let (source, _) =
-        pin(job.source.place, follow, replaced, |found| same_file(found, job.source.stat))?;
+    let is_same = |found: &Stat| same_file(found, job.source.stat);
+    let (source, _) = pin(job.source.place, follow, REPLACED, is_same)?;
     let provisional_bits = match is_link {
         true => links::copy(job, source.as_fd()).map(|()| 0)?,
         false => special::recreate(job)?,

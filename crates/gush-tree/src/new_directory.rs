@@ -9,7 +9,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::error::Error;
 use crate::metadata::Handle;
 use crate::options::{ModeRule, Preserve};
-use crate::place::Place;
+use crate::place::{Place, stat_of};
 use crate::remedy;
 use crate::tree::dir;
 
@@ -50,8 +50,7 @@ pub(crate) fn make(
         }
         Error::os(place.shown, "cannot open the new directory {}", errno)
     })?;
-    let stat = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
+    let stat = stat_of(&fd, place.shown)?;
     let made_bits = stat.st_mode & 0o7777;
     if made_bits & 0o700 != 0o700 {
         let handle = match is_readable {

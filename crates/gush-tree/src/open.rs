@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::job::Job;
 use crate::options::{CopyOptions, Dereference};
-use crate::place::{Place, kind, same_file};
+use crate::place::{Place, kind, same_file, stat_of, still};
 use crate::remedy;
 
 /// Opens the source for reading. The stat is of the opened file.
@@ -31,16 +31,9 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
         _ => place.open(flags, Mode::empty()),
     };
     let fd = opened.map_err(|errno| not_opened(&place, "cannot open {} for reading", errno))?;
-    let stat = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
-    match same_file(job.source.stat, &stat) {
-        // The descriptor is pinned to the file that was judged; everything else goes by it.
-        true => Ok((fd, stat)),
-        false => Err(Error::refusal(
-            place.shown,
-            "skipping file {}, as it was replaced while being copied",
-        )),
-    }
+    // The descriptor is pinned to the file that was judged; everything else goes by it.
+    let stat = still(&fd, job.source.stat, place.shown)?;
+    Ok((fd, stat))
 }
 
 /// Opens an entry that was listed as a regular file, and stats it by the descriptor alone. `None`
@@ -122,8 +115,7 @@ pub(crate) fn target(
     if job.knows_new_files() {
         return Ok(Opened { fd, stat: None, is_new: true });
     }
-    let stat = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(job.target.place.shown, "cannot stat {}", errno))?;
+    let stat = stat_of(&fd, job.target.place.shown)?;
     job.learn_owner(&stat);
     Ok(Opened { fd, stat: Some(stat), is_new: true })
 }
@@ -164,8 +156,7 @@ fn not_the_source(
     fd: OwnedFd,
 ) -> Result<Opened, Error> {
     let shown = job.target.place.shown;
-    let stat = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
+    let stat = stat_of(&fd, shown)?;
     // Before anything is cut: the source would be emptied.
     if same_file(&stat, source) {
         return Err(are_same(job));

@@ -12,6 +12,7 @@ use rustix::fs::{
 use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::beneath;
+use crate::error::Error;
 use crate::tree::journal::Journal;
 
 /// A file's present or future place: a name below a directory, and the path as the user wrote it.
@@ -97,6 +98,39 @@ pub(crate) fn mount_of(
 
 pub(crate) fn same_file(a: &Stat, b: &Stat) -> bool {
     FileId::of(a) == FileId::of(b)
+}
+
+/// The refusal of an entry of the source that is not the one looked at before.
+pub(crate) const REPLACED: &str = "skipping file {}, as it was replaced while being copied";
+
+/// fstat(2) of an open file, which messages show by this path.
+pub(crate) fn stat_of(fd: impl AsFd, shown: &Path) -> Result<Stat, Error> {
+    retry_on_intr(|| fs::fstat(&fd)).map_err(|errno| Error::os(shown, "cannot stat {}", errno))
+}
+
+/// As [`stat_of`], of an entry of the source that was `expected` by a look at its name.
+pub(crate) fn still(fd: impl AsFd, expected: &Stat, shown: &Path) -> Result<Stat, Error> {
+    let stat = stat_of(fd, shown)?;
+    match same_file(&stat, expected) {
+        true => Ok(stat),
+        false => Err(Error::refusal(shown, REPLACED)),
+    }
+}
+
+/// Opens the directory that holds the last name of a path, one name after the other, whose links
+/// `flags` may refuse; `None` is `root` itself. One directory is open at a time: a path may be
+/// longer than PATH_MAX, and have more directories than a process has descriptors.
+///
+/// # Errors
+/// Those of openat(2).
+pub fn open_above(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> io::Result<Option<OwnedFd>> {
+    let mut above: Option<OwnedFd> = None;
+    for name in path.parent().into_iter().flatten() {
+        let from = above.as_ref().map_or(root, AsFd::as_fd);
+        let place = Place::below(from, Path::new(name), path);
+        above = Some(place.open(OFlags::PATH | OFlags::DIRECTORY | flags, Mode::empty())?);
+    }
+    Ok(above)
 }
 
 impl<'a> Place<'a> {

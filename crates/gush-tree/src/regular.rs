@@ -30,7 +30,7 @@ use crate::job::{Job, Target};
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open::{self, Opened};
 use crate::options::CopyOptions;
-use crate::place::{FileId, Place, kind, proc_path, same_file};
+use crate::place::{FileId, Place, kind, proc_path, same_file, stat_of};
 use crate::stable;
 use crate::writers::Claim;
 
@@ -206,8 +206,7 @@ impl File<'_> {
             None => Staged::create(job.target.place, mode).map_err(cannot)?,
         };
         let look = || {
-            let stat = retry_on_intr(|| fs::fstat(staged.fd()))
-                .map_err(|errno| Error::os(job.target.place.shown, "cannot stat {}", errno))?;
+            let stat = stat_of(staged.fd(), job.target.place.shown)?;
             Ok(Opened { fd: staged.fd(), stat: Some(stat), is_new: false })
         };
         let mut done =

@@ -19,11 +19,10 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{self, FileType, SeekFrom, Stat};
-use rustix::io::retry_on_intr;
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::place::kind;
+use crate::place::{kind, stat_of};
 
 /// How long a source must have stayed unchanged before the copy. Writes within one tick of the
 /// kernel's clock (10 ms at most) get the same time, so a write under way at the first look would
@@ -65,7 +64,7 @@ pub(crate) fn when_quiet(
             return Ok(stat);
         }
         thread::sleep(QUIET);
-        let now = look(job, source)?;
+        let now = stat_of(source, job.source.place.shown)?;
         // Another machine's clock may be ahead of ours: two equal stats count, too.
         if changed(&now) == changed(&stat) && now.st_size == stat.st_size {
             let_writes_end(source);
@@ -107,11 +106,6 @@ fn changed(stat: &Stat) -> (i64, u64) {
     (stat.st_ctime, stat.st_ctime_nsec)
 }
 
-fn look(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<Stat, Error> {
-    retry_on_intr(|| fs::fstat(source))
-        .map_err(|errno| Error::os(job.source.place.shown, "cannot stat {}", errno))
-}
-
 /// The difference between the source now and at the time of opening, in words. `None` if there is
 /// none, or if the source is not a regular file.
 pub(crate) fn change(
@@ -122,7 +116,7 @@ pub(crate) fn change(
     if kind(before) != FileType::RegularFile {
         return Ok(None);
     }
-    let now = look(job, source)?;
+    let now = stat_of(source, job.source.place.shown)?;
     let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
     let how = match (before.st_size, now.st_size) {
         (old, new) if old != new => format!("{old} bytes became {new}"),

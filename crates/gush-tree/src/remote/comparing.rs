@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 use super::folder::Folder;
 use super::portrait::Portrait;
@@ -16,7 +16,7 @@ use crate::metadata::kept::Updated;
 use crate::metadata::{Handle, Transfer};
 use crate::options::CopyOptions;
 use crate::overwriting::{Standing, standing};
-use crate::place::{Place, kind};
+use crate::place::{Place, kind, stat_of};
 use crate::{links, open};
 
 impl Folder {
@@ -140,9 +140,7 @@ impl Folder {
             let fd = place
                 .open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty())
                 .map_err(|errno| open::not_opened(place, "cannot open {} for comparison", errno))?;
-            let found = retry_on_intr(|| fs::fstat(&fd))
-                .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
-            if kind(&found) != FileType::RegularFile {
+            if kind(&stat_of(&fd, place.shown)?) != FileType::RegularFile {
                 return Err(Error::refusal(place.shown, "cannot compare {}: not a regular file"));
             }
             gush::digest_of(&File::from(fd)).map_err(|error| Error::engine(place.shown, &error))
@@ -177,6 +175,8 @@ pub(super) fn refuse_irreplaceable(
 mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
+
+    use rustix::fs;
 
     use super::*;
     use crate::options::{Preserve, Update};

@@ -21,7 +21,7 @@ use crate::events::Events;
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open;
 use crate::options::CopyOptions;
-use crate::place::{Place, kind};
+use crate::place::{Place, kind, stat_of};
 use crate::tree::journal;
 
 /// The permission bits of a file that gets others when it is whole.
@@ -247,10 +247,7 @@ impl Draft {
                 })?;
                 self.file = Some(Unnamed::Staged(whole));
             }
-            let look = || {
-                retry_on_intr(|| fs::fstat(self.fd()))
-                    .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))
-            };
+            let look = || stat_of(self.fd(), place.shown);
             let mut stat = look()?;
             let old = if folder.is_new() { None } else { place.stat(false).ok() };
             let old = old.filter(|old| {

@@ -14,6 +14,7 @@ use super::partial;
 use super::portrait::{Portrait, identity, lineage};
 use crate::error::Error;
 use crate::events::Events;
+use crate::file::pin;
 use crate::filter::GitIgnored;
 use crate::metadata::{Handle, Ownership, Transfer, umask};
 use crate::new_directory;
@@ -384,15 +385,10 @@ impl Folder {
                 })
             });
             made.map_err(|errno| not_made(place, portrait.kind(), errno))?;
-            let target = place
-                .pin(false)
-                .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
-            let found = retry_on_intr(|| fs::fstat(&target))
-                .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
-            if (kind(&found), found.st_nlink) != (portrait.kind(), 1) {
-                let text = "{} got no attributes: another file took the name after the copy";
-                return Err(Error::refusal(place.shown, text));
-            }
+            let replaced = "{} got no attributes: another file took the name after the copy";
+            let (target, found) = pin(*place, false, replaced, |found| {
+                (kind(found), found.st_nlink) == (portrait.kind(), 1)
+            })?;
             Ok(Transfer {
                 options,
                 source: portrait,

@@ -16,13 +16,14 @@ mod partial;
 mod portrait;
 mod rehearsing;
 
+pub use crate::place::open_above;
 pub use draft::Draft;
 pub use failure::Failure;
 pub use folder::{Folder, Spared};
 pub use mirroring::Names;
 pub use partial::partial_name;
 pub(crate) use portrait::identity;
-pub use portrait::{Portrait, lineage, open_found, pin_found};
+pub use portrait::{Portrait, lineage, open_found};
 
 pub use crate::metadata::kept::Updated;
 pub use crate::overwriting::Standing;

@@ -14,10 +14,8 @@ use crate::error::Error;
 use crate::file::pin;
 use crate::metadata::Handle;
 use crate::options::{Label, ModeRule, Preserve, Xattrs};
-use crate::place::{Place, kind, same_file};
+use crate::place::{Place, REPLACED, kind, same_file, still};
 use crate::xattr::{self, Attributes};
-
-const REPLACED: &str = "skipping file {}, as it was replaced while being copied";
 
 /// An entry's kind, mode, owner, times, size, attributes and link text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +71,8 @@ pub fn lineage(dir: BorrowedFd<'_>) -> Vec<u64> {
     found
 }
 
-/// Opens an entry that a walk has found: a regular file for reading, any other by `O_PATH`.
+/// Opens an entry that a walk has found: a regular file for reading, any other, or all for a
+/// [`Portrait`] alone, by `O_PATH`, which needs no right to read it.
 ///
 /// # Errors
 /// When it cannot be opened, or another file has the name by now.
@@ -82,8 +81,12 @@ pub fn open_found(
     name: &OsStr,
     stat: &Stat,
     shown: &Path,
+    reads: bool,
 ) -> Result<OwnedFd, Error> {
     let place = Place::below(dir, Path::new(name), shown);
+    if !reads {
+        return pin(place, false, REPLACED, |found| same_file(found, stat)).map(|(fd, _)| fd);
+    }
     let opened = match kind(stat) {
         FileType::RegularFile => {
             place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, fs::Mode::empty())
@@ -91,27 +94,8 @@ pub fn open_found(
         _ => place.pin(false),
     };
     let fd = opened.map_err(|errno| Error::os(shown, "cannot open {} for reading", errno))?;
-    let found = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
-    match same_file(&found, stat) {
-        true => Ok(fd),
-        false => Err(Error::refusal(shown, REPLACED)),
-    }
-}
-
-/// Opens an entry that a walk has found by `O_PATH`, for a [`Portrait`] alone: no right to read it
-/// is needed.
-///
-/// # Errors
-/// When it cannot be opened, or another file has the name by now.
-pub fn pin_found(
-    dir: BorrowedFd<'_>,
-    name: &OsStr,
-    stat: &Stat,
-    shown: &Path,
-) -> Result<OwnedFd, Error> {
-    let place = Place::below(dir, Path::new(name), shown);
-    pin(place, false, REPLACED, |found| same_file(found, stat)).map(|(fd, _)| fd)
+    still(&fd, stat, shown)?;
+    Ok(fd)
 }
 
 impl Portrait {

@@ -24,7 +24,7 @@ use crate::filter::GitIgnored;
 use crate::first_copies::RecordAt;
 use crate::metadata::{Handle, Ownership};
 use crate::options::CopyOptions;
-use crate::place::{FileId, Place, same_file};
+use crate::place::{FileId, Place, still};
 use crate::xattr::{self, Attributes as _};
 
 /// The descriptors of one directory on both sides.
@@ -107,15 +107,8 @@ pub(super) fn open_same(
 ) -> Result<(OwnedFd, bool), Error> {
     let opened = open(source, follow)
         .map_err(|errno| Error::os(source.shown, "cannot open directory {}", errno))?;
-    let found = retry_on_intr(|| fs::fstat(&opened.0))
-        .map_err(|errno| Error::os(source.shown, "cannot stat {}", errno))?;
-    match same_file(&found, stat) {
-        true => Ok(opened),
-        false => Err(Error::refusal(
-            source.shown,
-            "skipping file {}, as it was replaced while being copied",
-        )),
-    }
+    still(&opened.0, stat, source.shown)?;
+    Ok(opened)
 }
 
 /// Stands for a directory that a dry run does not make: below a character device every lookup

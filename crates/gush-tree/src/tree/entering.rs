@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use gush_text::quote;
-use rustix::fs::{self, FileType, Stat};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
 
 use super::dir::{self, Follows, Pair};
 use super::journal::{Fingerprint, Journal};
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::new_directory;
 use crate::options::{CopyOptions, Dereference, Make, Update};
-use crate::place::{Place, kind, same_file};
+use crate::place::{Place, kind, same_file, stat_of};
 use crate::{rehearsal, remedy};
 
 /// A directory to be copied.
@@ -122,8 +122,7 @@ impl Entrance<'_> {
         follows.target = *is_link;
         let opened = dir::open(&self.target, *is_link)
             .map_err(|errno| Error::os(self.target.shown, "cannot open directory {}", errno))?;
-        let found = retry_on_intr(|| fs::fstat(&opened.0))
-            .map_err(|errno| Error::os(self.target.shown, "cannot stat {}", errno))?;
+        let found = stat_of(&opened.0, self.target.shown)?;
         // Judged by name, entered by descriptor: both must be the same directory.
         if !same_file(&found, target_stat) {
             let text = "skipping file {}, as it was replaced while being copied to";

@@ -20,7 +20,7 @@ use super::path::TreePath;
 use crate::error::Error;
 use crate::filter::GitIgnored;
 use crate::options::{CopyOptions, Dereference};
-use crate::place::{FileId, Place, kind};
+use crate::place::{FileId, Place, kind, stat_of};
 
 /// What a walk meets. Paths are as the user wrote the root, and the names below. An error ends the
 /// walk.
@@ -147,10 +147,6 @@ pub fn walk(
             ),
         };
     }
-}
-
-fn stat_of(dir: &OwnedFd, shown: &Path) -> Result<Stat, Error> {
-    retry_on_intr(|| fs::fstat(dir)).map_err(|errno| Error::os(shown, "cannot stat {}", errno))
 }
 
 impl Survey<'_> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gush_text::quote;
 use gush_tree::Action;
-use gush_tree::remote::{Portrait, open_found, pin_found};
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use gush_tree::remote::{Portrait, open_above, open_found};
+use rustix::fs::{self, AtFlags, FileType, OFlags, Stat};
 
 use super::ahead::{MUCH_BYTES, data_bytes};
 use super::outgoing::{Data, Outgoing};
@@ -70,8 +70,6 @@ pub(super) struct Place {
     pub name: PathBuf,
 }
 
-type Open = fn(BorrowedFd<'_>, &OsStr, &Stat, &Path) -> Result<OwnedFd, gush_tree::Error>;
-
 impl Place {
     /// Has the directory another entry with this name?
     pub fn has_sibling(&self, name: &OsStr) -> bool {
@@ -79,34 +77,22 @@ impl Place {
         fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Opens the file. No symbolic link is followed on the way, and a file that has taken its place
-    /// is refused.
-    pub fn open(&self, stat: &Stat, shown: &Path) -> Result<OwnedFd, gush_tree::Error> {
-        self.reach(stat, shown, open_found)
-    }
-
-    /// As [`open`](Self::open), by `O_PATH`.
-    pub fn pin(&self, stat: &Stat, shown: &Path) -> Result<OwnedFd, gush_tree::Error> {
-        self.reach(stat, shown, pin_found)
-    }
-
-    fn reach(&self, stat: &Stat, shown: &Path, open: Open) -> Result<OwnedFd, gush_tree::Error> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut held: Option<OwnedFd> = None;
-        let mut names = self.name.iter().peekable();
-        while let Some(name) = names.next() {
-            let dir = held.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
-            if names.peek().is_none() {
-                return open(dir, name, stat, shown);
-            }
-            let below = fs::openat(dir, name, flags, Mode::empty()).map_err(|errno| {
-                let why = gush_text::errno_text(errno);
-                let text = format!("cannot open {} again: {why}", quote::always(shown));
-                gush_tree::Error::reported(shown, text)
-            })?;
-            held = Some(below);
-        }
-        Err(gush_tree::Error::reported(shown, "a file has no name"))
+    /// Opens the file, for reading or by `O_PATH`. No symbolic link is followed on the way, and a
+    /// file that has taken its place is refused.
+    pub fn open(
+        &self,
+        stat: &Stat,
+        shown: &Path,
+        reads: bool,
+    ) -> Result<OwnedFd, gush_tree::Error> {
+        let above = open_above(self.dir.as_fd(), &self.name, OFlags::NOFOLLOW);
+        let above = above.map_err(|errno| {
+            let why = gush_text::errno_text(errno);
+            let text = format!("cannot open {} again: {why}", quote::always(shown));
+            gush_tree::Error::reported(shown, text)
+        })?;
+        let dir = above.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+        open_found(dir, self.name.file_name().unwrap_or_default(), stat, shown, reads)
     }
 }
 

@@ -257,7 +257,7 @@ impl<'s, 'e> Walk<'s, 'e> {
             found.let_go();
             let portrait = match is_file {
                 true => session.plain_portrait(dir, stat, path),
-                false => open_found(dir.as_fd(), found_as, stat, path)
+                false => open_found(dir.as_fd(), found_as, stat, path, true)
                     .map(|fd| session.plain_portrait(&fd, stat, path))
                     .unwrap_or_default(),
             };

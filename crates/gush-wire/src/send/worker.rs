@@ -80,7 +80,7 @@ impl Session<'_> {
     pub(super) fn ask(&self, stream: &Stream, found: Found) -> Result<(), Error> {
         let portrait = match self.options.updates_attributes() {
             true => {
-                let pinned = found.place.pin(&found.stat, &found.path);
+                let pinned = found.place.open(&found.stat, &found.path, false);
                 pinned.and_then(|fd| self.portrait(&fd, &found.stat, &found.path))
             }
             false => Ok(self.plain_portrait(&found.place.dir, &found.stat, &found.path)),
@@ -118,7 +118,7 @@ impl Session<'_> {
 
     /// Opens a file that was found. What cannot be opened is reported, and has no answer.
     fn open(&self, stream: &Stream, found: &Found) -> Result<Option<(OwnedFd, Portrait)>, Error> {
-        let opened = found.place.open(&found.stat, &found.path);
+        let opened = found.place.open(&found.stat, &found.path, true);
         let opened = opened
             .and_then(|fd| Ok((self.portrait(&fd, &found.stat, &found.path)?, fd)))
             .map(|(portrait, fd)| (fd, portrait));

@@ -26,7 +26,7 @@ use crate::file::Common;
 use crate::job::{Entry, Job, Target};
 use crate::open;
 use crate::options::Dereference;
-use crate::place::Place;
+use crate::place::{Place, open_above};
 use crate::tree::Roots;
 use crate::tree::listener::Listener;
 
@@ -289,18 +289,12 @@ impl<'a> PieceCopier<'a> {
             let shown = shown.0.clone();
             move |errno| Error::os(&shown, what, errno)
         };
-        let mut above = None;
-        for name in path.parent().into_iter().flat_map(Path::components) {
-            let from = above.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
-            let place = Place::below(from, Path::new(&name), &shown.0);
-            let flags = OFlags::PATH | OFlags::DIRECTORY | no_follow;
-            match place.open(flags, Mode::empty()) {
-                Ok(below) => above = Some(below),
-                // Removed or replaced since: no rank has the file any more.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-                Err(errno) => return Err(os("cannot open the directory of {}")(errno)),
-            }
-        }
+        let above = match open_above(self.root.as_fd(), path, no_follow) {
+            Ok(above) => above,
+            // Removed or replaced since: no rank has the file any more.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(errno) => return Err(os("cannot open the directory of {}")(errno)),
+        };
         let from = above.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
         let name = Path::new(path.file_name().unwrap_or(OsStr::new("")));
         let place = Place::below(from, name, &shown.0);

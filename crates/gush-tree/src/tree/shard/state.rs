@@ -20,7 +20,7 @@ use super::{Shard, Share, piece_store};
 use crate::error::Error;
 use crate::file::Common;
 use crate::job::Entry;
-use crate::place::{Place, kind};
+use crate::place::{Place, kind, stat_of};
 use crate::remedy;
 use crate::state_path::state_path;
 use crate::tree::journal::{self, Fingerprint, Journal, Tag};
@@ -107,10 +107,6 @@ impl<'a> StateDir<'a> {
         let name = shards_path(target.name).ok_or_else(no_name)?;
         let shown = shards_path(target.shown).unwrap_or_else(|| name.clone());
         let place = Place { name: &name, shown: &shown, ..target };
-        let failed = |what: &'static str| {
-            let shown = shown.clone();
-            move |errno| Error::os(&shown, what, errno)
-        };
         // Before anything is copied.
         remedy::refuse_kept(&place)?;
         match retry_on_intr(|| fs::mkdirat(place.dir, place.name, Mode::RWXU)) {
@@ -118,8 +114,10 @@ impl<'a> StateDir<'a> {
             Err(errno) => return Err(remedy::directory_not_made(&place, errno)),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let dir = place.open(flags, Mode::empty()).map_err(failed("cannot open {}"))?;
-        let stat = retry_on_intr(|| fs::fstat(&dir)).map_err(failed("cannot stat {}"))?;
+        let dir = place
+            .open(flags, Mode::empty())
+            .map_err(|errno| Error::os(&shown, "cannot open {}", errno))?;
+        let stat = stat_of(&dir, &shown)?;
         if stat.st_uid != process::geteuid().as_raw() {
             return Err(Error::refusal(&shown, "no state of ranks: not a directory of this user"));
         }

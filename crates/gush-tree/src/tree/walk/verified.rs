@@ -17,7 +17,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 use super::{SHARED_FILES, Walk};
 use crate::data;
 use crate::error::Error;
-use crate::place::{Bounds, Place, same_file};
+use crate::place::{Bounds, Place, open_above, same_file};
 
 /// A target that equalled its source: the path below the root, and the state when complete.
 pub(super) struct Verified {
@@ -124,19 +124,10 @@ fn open(place: &Place<'_>) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens what has a path longer than PATH_MAX, which may hold no link. One directory is open at a
-/// time: the path may have more of them than a process has descriptors.
+/// Opens what has a path longer than PATH_MAX, which may hold no link.
 fn open_step_by_step(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let step = |at: BorrowedFd<'_>, name: &Path, flags| {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        retry_on_intr(|| fs::openat(at, name, flags, Mode::empty()))
-    };
-    let above = path.parent().unwrap_or(Path::new(""));
-    let directory = OFlags::PATH | OFlags::DIRECTORY;
-    let mut at = None;
-    for name in above {
-        at = Some(step(at.as_ref().map_or(root, AsFd::as_fd), Path::new(name), directory)?);
-    }
+    let above = open_above(root, path, OFlags::NOFOLLOW)?;
     let name = Path::new(path.file_name().unwrap_or_default());
-    step(at.as_ref().map_or(root, AsFd::as_fd), name, flags)
+    Place::below(above.as_ref().map_or(root, AsFd::as_fd), name, path)
+        .open(flags | OFlags::NOFOLLOW, Mode::empty())
 }
