@@ -168,57 +168,17 @@ impl<'o> Copier<'o> {
         target: Place<'_>,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
-        self.copy_to(source, target, Name::Unknown, events)
+        self.copy_to(source, target, Name::Any, events)
     }
 
-    /// As [`copy`](Self::copy), to a name below directories that were made, or, in a dry run, would
-    /// be made.
+    /// As [`copy`](Self::copy), with what is known of the target's name.
     ///
     /// # Errors
-    /// As [`copy`](Self::copy).
-    ///
-    /// ```
-    /// use std::{fs::File, os::fd::AsFd};
-    /// use gush_tree::{Action, Copier, CopyOptions, Parents, Place};
-    ///
-    /// let root = tempfile::tempdir()?;
-    /// let [source, target] = ["a/file", "d"].map(|name| root.path().join(name));
-    /// std::fs::create_dir(root.path().join("a"))?;
-    /// std::fs::write(&source, "hello")?;
-    /// std::fs::create_dir(&target)?;
-    ///
-    /// let mut options = CopyOptions::default();
-    /// options.dry_run = true;
-    /// let (dir, name) = (File::open(&target)?, source.strip_prefix("/")?);
-    /// let parents = Parents::make(&options, (dir.as_fd(), &target), &source, name, &mut ())?;
-    /// let (shown, mut copier) = (target.join(name), Copier::new(&options));
-    /// let place = Place::below(dir.as_fd(), name, &shown);
-    /// let done = copier.copy_below(&parents, Place::here(&source), place, &mut ())?;
-    /// assert_eq!(done.action, Action::Copied);
-    /// assert_eq!(std::fs::read_dir(&target)?.count(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn copy_below(
-        &mut self,
-        parents: &Parents,
-        source: Place<'_>,
-        target: Place<'_>,
-        events: &mut dyn Events,
-    ) -> Result<Done, Error> {
-        let name = if parents.are_imagined { Name::Imagined } else { Name::Unknown };
-        self.copy_to(source, target, name, events)
-    }
-
-    /// As [`copy`](Self::copy), to a free name, or a dangling symbolic link.
-    ///
-    /// Saves a look at the target. A target found there after all is an error, and is not
+    /// As [`copy`](Self::copy), and of a file found at a name that should be free, which is not
     /// overwritten.
     ///
-    /// # Errors
-    /// As [`copy`](Self::copy).
-    ///
     /// ```
-    /// use gush_tree::{Copier, CopyOptions, Place};
+    /// use gush_tree::{Copier, CopyOptions, Name, Place};
     ///
     /// let dir = tempfile::tempdir()?;
     /// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
@@ -226,27 +186,21 @@ impl<'o> Copier<'o> {
     /// std::fs::write(&target, "already here")?;
     ///
     /// let options = CopyOptions::default();
-    /// let mut copier = Copier::new(&options);
-    /// let error = copier.copy_to_new(Place::here(&source), Place::here(&target), &mut ());
+    /// let (from, to) = (Place::here(&source), Place::here(&target));
+    /// let error = Copier::new(&options).copy_to(from, to, Name::Free, &mut ());
     /// assert!(error.unwrap_err().to_string().contains(": File exists"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn copy_to_new(
+    pub fn copy_to(
         &mut self,
         source: Place<'_>,
         target: Place<'_>,
+        name: Name<'_>,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
-        self.copy_to(source, target, Name::Free, events)
-    }
-
-    fn copy_to(
-        &mut self,
-        source: Place<'_>,
-        target: Place<'_>,
-        name: Name,
-        events: &mut dyn Events,
-    ) -> Result<Done, Error> {
+        // A dry run looks at a free name: the directory may be missing, too.
+        let is_imagined = matches!(name, Name::Below(parents) if parents.are_imagined);
+        let is_new = is_imagined || matches!(name, Name::Free if !self.options.dry_run);
         let options = self.options;
         let follow = options.dereference != Dereference::Never;
         let source_stat =
@@ -269,7 +223,7 @@ impl<'o> Copier<'o> {
                 let text = "-r not specified; omitting directory {}";
                 return Err(Error::refusal(source.shown, text));
             }
-            let target = Target { is_new: name == Name::Imagined, ..Target::operand(target) };
+            let target = Target { is_new: is_imagined, ..Target::operand(target) };
             return tree::copy(&common, &mut self.operands, entry, target, events);
         }
         if options.shard.is_some() {
@@ -283,22 +237,17 @@ impl<'o> Copier<'o> {
             ));
             return Ok(Done::new(Action::Skipped));
         }
-        let is_new = match name {
-            Name::Unknown => false,
-            // A dry run looks for itself: the directory may be missing, too.
-            Name::Free => !options.dry_run,
-            Name::Imagined => true,
-        };
         common.copy_file(entry, Target { is_new, ..Target::operand(target) }, events)
     }
 }
 
 /// What is known of the name of an operand's target.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Name {
-    Unknown,
-    /// Nothing has the name, but perhaps a dangling symbolic link.
+#[derive(Clone, Copy, Debug)]
+pub enum Name<'a> {
+    /// The target is looked at.
+    Any,
+    /// Nothing has the name, but perhaps a dangling symbolic link: saves a look.
     Free,
-    /// The name is in a directory that a dry run did not make.
-    Imagined,
+    /// The name is below directories that were made, or, in a dry run, would be made.
+    Below(&'a Parents),
 }

@@ -390,19 +390,17 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
         let alike = (kind(found), found.st_rdev) == (source_kind, job.source.stat.st_rdev);
         alike && found.st_nlink == 1
     })?;
+    let [from, to] = [&source, &target].map(|fd| Handle::Pinned { fd: fd.as_fd(), is_link });
     let complete = Transfer {
-        options,
-        source: &Handle::Pinned { fd: source.as_fd(), is_link }.holder(),
-        source_stat: job.source.stat,
-        source_shown: job.source.place.shown,
-        target: Handle::Pinned { fd: target.as_fd(), is_link },
-        target_shown: job.target.place.shown,
         target_owner: None,
-        existing_mode: None,
-        created: true,
         may_inherit_acl: job.may_inherit_acl(),
-        directory_mode: None,
         provisional_bits,
+        ..Transfer::between(
+            options,
+            (&from.holder(), job.source.stat, job.source.place.shown),
+            (to, &target_stat, job.target.place.shown),
+            true,
+        )
     }
     .apply(events);
     let action = if is_link { Action::SymbolicLinked } else { Action::Recreated };

@@ -77,7 +77,7 @@ mod xattr;
 
 pub use atomic::remove_temporaries;
 pub use backup::{Backup, BackupControl};
-pub use copier::{Action, Copier, Done};
+pub use copier::{Action, Copier, Done, Name};
 pub use destination::{Destination, Naming, NamingError, strip_trailing_slashes};
 pub use error::Error;
 pub use events::{Events, Question, TreeCounts};

@@ -136,6 +136,31 @@ pub(crate) fn creation_bits(preserve: &Preserve, source_bits: u32) -> (u32, u32)
     ((wanted & !withheld) | lent, withheld | lent)
 }
 
+impl<'a> Transfer<'a> {
+    /// With the looks of both sides. A target that was `created` has no mode of its own to keep.
+    pub(crate) fn between(
+        options: &'a CopyOptions,
+        (source, source_stat, source_shown): (&'a dyn Attributes, &'a Stat, &'a Path),
+        (target, there, target_shown): (Handle<'a>, &'a Stat, &'a Path),
+        created: bool,
+    ) -> Self {
+        Self {
+            options,
+            source,
+            source_stat,
+            source_shown,
+            target,
+            target_shown,
+            target_owner: Some(Ownership::of(there)),
+            existing_mode: (!created && !target.is_link()).then_some(there.st_mode),
+            created,
+            may_inherit_acl: true,
+            directory_mode: None,
+            provisional_bits: 0,
+        }
+    }
+}
+
 impl Transfer<'_> {
     /// Applies all requested metadata; `false` when a required part failed.
     pub(crate) fn apply(&self, events: &mut dyn Events) -> bool {

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use gush_text::{errno_text, quote};
 use gush_tree::{
-    Census, Copier, CopyOptions, Destination, Done, Error, Naming, NamingError, Parents, Place,
-    Shard, journal_path, shards_path, strip_trailing_slashes,
+    Census, Copier, CopyOptions, Destination, Done, Error, Name, Naming, NamingError, Parents,
+    Place, Shard, journal_path, shards_path, strip_trailing_slashes,
 };
 use rustix::fs::FileType;
 
@@ -205,10 +205,9 @@ fn to_file(settings: &Settings, target: &Path, missing: bool, reporter: &mut Rep
         None => (&settings.options, target),
     };
     let (from, to) = (Place::here(source), Place::here(target));
-    let mut copier = Copier::new(options);
-    timed((source, target), reporter, |reporter| match missing && aside.is_none() {
-        true => copier.copy_to_new(from, to, reporter),
-        false => copier.copy(from, to, reporter),
+    let name = if missing && aside.is_none() { Name::Free } else { Name::Any };
+    timed((source, target), reporter, |reporter| {
+        Copier::new(options).copy_to(from, to, name, reporter)
     })
 }
 
@@ -252,7 +251,8 @@ fn into_directory(
                 true => Parents::make(options, (dir, path), source, name, reporter)?,
                 false => Parents::default(),
             };
-            let result = copier.copy_below(&parents, Place::here(source), target, reporter);
+            let result =
+                copier.copy_to(Place::here(source), target, Name::Below(&parents), reporter);
             // Last, since copying into a directory changes its times.
             let complete = parents.finish(reporter);
             result.map(|mut done| {

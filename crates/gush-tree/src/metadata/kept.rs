@@ -58,29 +58,7 @@ pub struct Updated {
     pub has_changed: bool,
 }
 
-impl<'a> Transfer<'a> {
-    /// To a target that stays, with the looks of both sides.
-    pub(crate) fn to_kept(
-        options: &'a CopyOptions,
-        (source, source_stat, source_shown): (&'a dyn Attributes, &'a Stat, &'a Path),
-        (target, there, target_shown): (Handle<'a>, &'a Stat, &'a Path),
-    ) -> Self {
-        Self {
-            options,
-            source,
-            source_stat,
-            source_shown,
-            target,
-            target_shown,
-            target_owner: Some(Ownership::of(there)),
-            existing_mode: (!target.is_link()).then_some(there.st_mode),
-            created: false,
-            may_inherit_acl: true,
-            directory_mode: None,
-            provisional_bits: 0,
-        }
-    }
-
+impl Transfer<'_> {
     /// Has the target all attributes that are asked for and can be had?
     pub(crate) fn is_up_to_date(&self, there: &Stat) -> bool {
         self.differences(there).is_none()
@@ -314,10 +292,11 @@ impl Job<'_> {
         let [source_held, target_held] =
             [&source_fd, &target_fd].map(|fd| Handle::Pinned { fd: fd.as_fd(), is_link });
         let attributes = source_held.holder();
-        let transfer = Transfer::to_kept(
+        let transfer = Transfer::between(
             self.options(),
             (&attributes, source_stat, source.shown),
             (target_held, &there, target.shown),
+            false,
         );
         Ok(act(&transfer, &there))
     }

@@ -122,10 +122,11 @@ impl Folder {
             let (fd, there) = pin(*place, false, replaced, |found| kind(found) == portrait.kind())?;
             let is_link = portrait.kind() == FileType::Symlink;
             let source_stat = portrait.stat(&options.preserve, &there);
-            let transfer = Transfer::to_kept(
+            let transfer = Transfer::between(
                 options,
                 (portrait, &source_stat, place.shown),
                 (Handle::Pinned { fd: fd.as_fd(), is_link }, &there, place.shown),
+                false,
             );
             Ok(act(&transfer, &there))
         })

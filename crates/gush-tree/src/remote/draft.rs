@@ -18,7 +18,7 @@ use crate::atomic::{Resting, Staged};
 use crate::data;
 use crate::error::Error;
 use crate::events::Events;
-use crate::metadata::{self, Handle, Ownership, Transfer};
+use crate::metadata::{self, Handle, Transfer};
 use crate::open;
 use crate::options::CopyOptions;
 use crate::place::{Place, kind, stat_of};
@@ -261,18 +261,13 @@ impl Draft {
                 stat = look()?;
             }
             let complete = Transfer {
-                options,
-                source: &self.portrait,
-                source_stat: &self.portrait.stat(&options.preserve, &stat),
-                source_shown: place.shown,
-                target: Handle::Open(self.fd()),
-                target_shown: place.shown,
-                target_owner: Some(Ownership::of(&stat)),
-                existing_mode: old.map(|_| stat.st_mode),
-                created: old.is_none(),
-                may_inherit_acl: true,
-                directory_mode: None,
                 provisional_bits: if old.is_some() { 0 } else { self.provisional_bits },
+                ..Transfer::between(
+                    options,
+                    (&self.portrait, &self.portrait.stat(&options.preserve, &stat), place.shown),
+                    (Handle::Open(self.fd()), &stat, place.shown),
+                    old.is_none(),
+                )
             }
             .apply(events);
             if let Some(Unnamed::Staged(file)) = self.file.take() {

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::file::pin;
 use crate::filter::GitIgnored;
-use crate::metadata::{Handle, Ownership, Transfer, umask};
+use crate::metadata::{Handle, Transfer, umask};
 use crate::new_directory;
 use crate::options::{CopyOptions, ModeRule};
 use crate::place::{FileId, Place, kind};
@@ -333,18 +333,13 @@ impl Folder {
             false => Handle::Pinned { fd: held.as_fd(), is_link: false },
         };
         let mut complete = Transfer {
-            options,
-            source: &portrait,
-            source_stat: &portrait.stat(&options.preserve, &self.stat),
-            source_shown: &self.shown,
-            target,
-            target_shown: &self.shown,
-            target_owner: Some(Ownership::of(&self.stat)),
-            existing_mode: (!self.is_new).then_some(self.stat.st_mode),
-            created: self.is_new,
-            may_inherit_acl: true,
             directory_mode: Some(self.stat.st_mode),
-            provisional_bits: 0,
+            ..Transfer::between(
+                options,
+                (&portrait, &portrait.stat(&options.preserve, &self.stat), &self.shown),
+                (target, &self.stat, &self.shown),
+                self.is_new,
+            )
         }
         .apply(events);
         if options.preserve.mode == ModeRule::Umask
@@ -390,18 +385,13 @@ impl Folder {
                 (kind(found), found.st_nlink) == (portrait.kind(), 1)
             })?;
             Ok(Transfer {
-                options,
-                source: portrait,
-                source_stat: &portrait.stat(&options.preserve, &found),
-                source_shown: place.shown,
-                target: Handle::Pinned { fd: target.as_fd(), is_link },
-                target_shown: place.shown,
-                target_owner: Some(Ownership::of(&found)),
-                existing_mode: None,
-                created: true,
-                may_inherit_acl: true,
-                directory_mode: None,
                 provisional_bits: if is_link { 0 } else { withheld },
+                ..Transfer::between(
+                    options,
+                    (portrait, &portrait.stat(&options.preserve, &found), place.shown),
+                    (Handle::Pinned { fd: target.as_fd(), is_link }, &found, place.shown),
+                    true,
+                )
             }
             .apply(events))
         })

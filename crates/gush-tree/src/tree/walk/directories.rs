@@ -14,7 +14,7 @@ use super::{OpenDir, Walk, Worker};
 use crate::copier::{Action, Done};
 use crate::error::Error;
 use crate::events::Events;
-use crate::metadata::{Ownership, Transfer};
+use crate::metadata::Transfer;
 use crate::new_directory;
 use crate::options::{Dereference, ModeRule};
 use crate::place::{FileId, Place};
@@ -191,19 +191,15 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let synced = options.sync.then(|| open_to_sync(pair));
         // Another process, or the killed copy that this one goes on with, may have made it.
         let is_made = dir.is_new || dir.restore_bits.is_some();
+        let from = pair.source_handle().holder();
         let mut complete = Transfer {
-            options,
-            source: &pair.source_handle().holder(),
-            source_stat: &dir.source_stat,
-            source_shown: self.source.path(),
-            target,
-            target_shown: shown,
-            target_owner: Some(Ownership::of(&dir.target_stat)),
-            existing_mode: (!is_made).then_some(dir.target_stat.st_mode),
-            created: is_made,
-            may_inherit_acl: true,
             directory_mode: Some(dir.target_stat.st_mode),
-            provisional_bits: 0,
+            ..Transfer::between(
+                options,
+                (&from, &dir.source_stat, self.source.path()),
+                (target, &dir.target_stat, shown),
+                is_made,
+            )
         }
         .apply(&mut events);
         if options.preserve.mode == ModeRule::Umask
