@@ -4,8 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
+use gush::Unpoisoned;
 use gush_text::quote;
 use rustix::fs::{FileType, Stat};
 use rustix::io;
@@ -60,7 +61,7 @@ impl Earlier<'_> {
 
     /// The name of the copy as the user wrote it.
     pub(crate) fn shown(&self) -> PathBuf {
-        lock(&self.copied.linked).first_copies.shown(self.at)
+        self.copied.linked.lock().unpoisoned().first_copies.shown(self.at)
     }
 }
 
@@ -94,20 +95,16 @@ pub(crate) struct FirstCopy<'c> {
 impl FirstCopy<'_> {
     /// The copy is whole: other names of the source become names of this copy.
     pub(crate) fn made(self, target: Target<'_>, file: FileId, is_link: bool) {
-        lock(&self.copied.linked).first_copies.add(self.source, target, file, is_link);
+        self.copied.linked.lock().unpoisoned().first_copies.add(self.source, target, file, is_link);
     }
 }
 
 impl Drop for FirstCopy<'_> {
     fn drop(&mut self) {
         // If the copy failed, a waiting thread makes the next attempt.
-        lock(&self.copied.linked).under_way.remove(&self.source);
+        self.copied.linked.lock().unpoisoned().under_way.remove(&self.source);
         self.copied.ended.notify_all();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// May a file come again in one copy? A file with one name comes once, unless links lead to it.
@@ -134,7 +131,7 @@ impl AlreadyCopied {
         stat: &Stat,
     ) -> bool {
         let Some(several) = &self.several else { return false };
-        let mut several = lock(several);
+        let mut several = several.lock().unpoisoned();
         let names = several.sources.entry(FileId::of(stat)).or_default();
         let is_known = names.iter().any(|name| Place { name, ..*source }.is_same_entry(source));
         if !is_known {
@@ -147,13 +144,17 @@ impl AlreadyCopied {
     /// Did this command make the file now at the target?
     pub(crate) fn has_made(&self, target: &Place<'_>, stat: &Stat) -> bool {
         self.several.as_ref().is_some_and(|several| {
-            lock(several).targets.contains(&(FileId::of(stat), target.name.to_path_buf()))
+            several
+                .lock()
+                .unpoisoned()
+                .targets
+                .contains(&(FileId::of(stat), target.name.to_path_buf()))
         })
     }
 
     pub(crate) fn remember_link(&self, link: FileId) {
         if let Some(several) = &self.several {
-            lock(several).links.insert(link);
+            several.lock().unpoisoned().links.insert(link);
         }
     }
 
@@ -167,7 +168,7 @@ impl AlreadyCopied {
         let Some(several) = self.several.as_ref().filter(|_| options.backup.is_none()) else {
             return Ok(());
         };
-        let has_made_link = |link| lock(several).links.contains(&FileId::of(link));
+        let has_made_link = |link| several.lock().unpoisoned().links.contains(&FileId::of(link));
         match target.stat(false) {
             Ok(stat)
                 if kind(&stat) == FileType::Symlink
@@ -185,18 +186,22 @@ impl AlreadyCopied {
         if let Some(several) = &self.several
             && let Ok(stat) = target.stat(false)
         {
-            lock(several).targets.insert((FileId::of(&stat), target.name.to_path_buf()));
+            several
+                .lock()
+                .unpoisoned()
+                .targets
+                .insert((FileId::of(&stat), target.name.to_path_buf()));
         }
     }
 
     /// Remembers a file that this process copies later by one name, and that another process may
     /// copy by another name.
     pub(crate) fn expect_by_others(&self, source: &Stat) {
-        lock(&self.linked).by_others.insert(FileId::of(source));
+        self.linked.lock().unpoisoned().by_others.insert(FileId::of(source));
     }
 
     pub(crate) fn expects_any_by_others(&self) -> bool {
-        !lock(&self.linked).by_others.is_empty()
+        !self.linked.lock().unpoisoned().by_others.is_empty()
     }
 
     /// Takes a file that another process has made for the first copy of its source, if this is
@@ -207,7 +212,7 @@ impl AlreadyCopied {
         source: &Stat,
         target: Target<'_>,
     ) {
-        if lock(&self.linked).by_others.contains(&FileId::of(source))
+        if self.linked.lock().unpoisoned().by_others.contains(&FileId::of(source))
             && let Ok(there) = target.place.stat(false)
             && kind(&there) == kind(source)
             && let Turn::First(copy) = self.turn(options, source, target)
@@ -232,10 +237,10 @@ impl AlreadyCopied {
             return Turn::Alone;
         }
         let id = FileId::of(source);
-        let mut linked = lock(&self.linked);
+        let mut linked = self.linked.lock().unpoisoned();
         // A link can only be made to a copy that is there, so this thread waits for it.
         while linked.under_way.contains(&id) {
-            linked = self.ended.wait(linked).unwrap_or_else(PoisonError::into_inner);
+            linked = self.ended.wait(linked).unpoisoned();
         }
         let Linked { first_copies, under_way, .. } = &mut *linked;
         let Some(at) = first_copies.get(id) else {

@@ -6,9 +6,10 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gush::Unpoisoned;
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
@@ -46,13 +47,9 @@ impl Pending {
     }
 }
 
-fn pending() -> MutexGuard<'static, Vec<Pending>> {
-    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Is this name in the directory a temporary one of this process?
 pub(crate) fn is_pending(dir: BorrowedFd<'_>, name: &Path) -> bool {
-    pending().iter().any(|ours| ours.is_at(dir, name))
+    PENDING.lock().unpoisoned().iter().any(|ours| ours.is_at(dir, name))
 }
 
 /// Removes every temporary name, gives the directories of [`Parents`](crate::Parents) their
@@ -71,7 +68,7 @@ pub(crate) fn is_pending(dir: BorrowedFd<'_>, name: &Path) -> bool {
 /// std::process::abort();
 /// ```
 pub fn remove_temporaries() {
-    let pending = pending();
+    let pending = PENDING.lock().unpoisoned();
     for entry in pending.iter() {
         // The process is about to die of a signal: a failure cannot be reported.
         let _ = fs::unlinkat(entry.dir(), &entry.name, AtFlags::empty());
@@ -113,7 +110,7 @@ impl<'a> Temporary<'a> {
                 Some(mark) => marked_name(base, mark, number),
                 None => random_name(base),
             });
-            let mut pending = pending();
+            let mut pending = PENDING.lock().unpoisoned();
             match make(&Place { name: &name, ..target }) {
                 Ok(made) => {
                     let id = IDS.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +130,7 @@ impl<'a> Temporary<'a> {
 
     fn rename_to(self, name: &Path, may_replace: bool) -> io::Result<()> {
         // Locked around making and noting: a signal between the two would leave the name.
-        let mut pending = pending();
+        let mut pending = PENDING.lock().unpoisoned();
         match may_replace {
             true => {
                 self.place().rename_to(name)?;
@@ -152,7 +149,7 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        let mut pending = pending();
+        let mut pending = PENDING.lock().unpoisoned();
         // A signal may have removed it already.
         if pending.iter().any(|entry| entry.id == self.id) {
             let _ = self.place().unlink();
@@ -216,7 +213,7 @@ pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>, mark: Fingerprint) {
     for entry in entries.flatten() {
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if is_marked(name, mark) {
-            let pending = pending();
+            let pending = PENDING.lock().unpoisoned();
             if !pending.iter().any(|ours| ours.is_at(dir, Path::new(name))) {
                 let _ = fs::unlinkat(dir, name, AtFlags::empty());
             }

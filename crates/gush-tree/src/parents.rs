@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use gush::Unpoisoned;
 use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -22,14 +23,10 @@ use crate::{rehearsal, remedy};
 /// this list is locked, so none is missing.
 static UNFINISHED: Mutex<Vec<Arc<Waiting>>> = Mutex::new(Vec::new());
 
-fn unfinished() -> MutexGuard<'static, Vec<Arc<Waiting>>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Gives all directories their attributes, and keeps other threads from making more, for a program
 /// about to die of a signal.
 pub(crate) fn finish_all() {
-    let unfinished = unfinished();
+    let unfinished = UNFINISHED.lock().unpoisoned();
     for waiting in unfinished.iter() {
         // The process is about to die: a failure cannot be reported.
         waiting.finish(&mut ());
@@ -165,7 +162,7 @@ impl Parents {
             let waiting = {
                 // Locked around making and noting: a signal between the two would leave the mode
                 // that was lent.
-                let mut unfinished = unfinished();
+                let mut unfinished = UNFINISHED.lock().unpoisoned();
                 let (fd, restore_bits) = match found {
                     Some(fd) => (fd, None),
                     None => make_directory(options, &place, &source_stat)?,
@@ -204,7 +201,7 @@ impl Drop for Parents {
         if !self.waiting.is_empty() {
             let is_ours =
                 |other: &Arc<Waiting>| self.waiting.iter().any(|own| Arc::ptr_eq(own, other));
-            unfinished().retain(|other| !is_ours(other));
+            UNFINISHED.lock().unpoisoned().retain(|other| !is_ours(other));
         }
     }
 }

@@ -7,8 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
+use gush::Unpoisoned;
 use rustix::fs::{FileType, Stat};
 
 use crate::place::{FileId, kind};
@@ -76,7 +77,7 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.writers.state().claimed.remove(self.file);
+        self.writers.state.lock().unpoisoned().claimed.remove(self.file);
     }
 }
 
@@ -107,10 +108,10 @@ impl Writers {
     }
 
     fn until_free(&self, file: FileId) -> MutexGuard<'_, InUse> {
-        let mut state = self.state();
+        let mut state = self.state.lock().unpoisoned();
         while state.busy.contains(&file) {
             state.waiting += 1;
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.ended.wait(state).unpoisoned();
             state.waiting -= 1;
         }
         state
@@ -119,28 +120,24 @@ impl Writers {
     /// Claims a file for the copy of one source, until dropped or [kept](Claim::keep). `None` if it
     /// is claimed already.
     pub(crate) fn claim(&self, file: FileId) -> Option<Claim<'_>> {
-        self.state().claimed.insert(file).then(|| Claim { writers: self, file })
+        self.state.lock().unpoisoned().claimed.insert(file).then(|| Claim { writers: self, file })
     }
 
     /// Claims a file that was just made. A claim on its inode number is of a file that is gone: one
     /// that was kept, and whose name then became a link to another copy.
     pub(crate) fn claim_new(&self, file: FileId) -> Claim<'_> {
-        self.state().claimed.insert(file);
+        self.state.lock().unpoisoned().claimed.insert(file);
         Claim { writers: self, file }
     }
 
     pub(crate) fn is_claimed(&self, file: FileId) -> bool {
-        self.state().claimed.contains(file)
-    }
-
-    fn state(&self) -> MutexGuard<'_, InUse> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned().claimed.contains(file)
     }
 }
 
 impl Drop for WriteLock<'_> {
     fn drop(&mut self) {
-        let mut state = self.writers.state();
+        let mut state = self.writers.state.lock().unpoisoned();
         state.busy.remove(&self.file);
         // Notifying costs a system call, and there is hardly ever a waiter.
         if state.waiting > 0 {
@@ -163,7 +160,7 @@ mod tests {
         let first = writers.turn(&stat).unwrap();
         thread::scope(|scope| {
             let second = scope.spawn(|| writers.turn(&stat).is_some());
-            while writers.state().waiting == 0 {
+            while writers.state.lock().unpoisoned().waiting == 0 {
                 assert!(!second.is_finished(), "two threads write at once");
                 thread::yield_now();
             }

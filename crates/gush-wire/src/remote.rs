@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use gush_text::without_controls;
 use gush_tree::remote::Failure;
 use rustix::pipe::fcntl_setpipe_size;
@@ -154,7 +155,7 @@ impl Remote {
     /// When it cannot be waited for.
     pub fn wait(self) -> Result<(String, Option<ExitStatus>), Error> {
         self.release();
-        let mut child = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut child = self.first.into_inner().unpoisoned();
         let status = child
             .wait()
             .map_err(|error| Error::Io { doing: "waiting for the remote shell", error })?;
@@ -198,7 +199,7 @@ impl Transport for Remote {
     fn open(&self, shows_errors: bool) -> Result<(File, File), Error> {
         // Nobody is asked for a password again: the copy then goes on without.
         let options: &[&str] = if self.is_ssh() { &["-oBatchMode=yes"] } else { &[] };
-        let mut further = self.further.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut further = self.further.lock().unpoisoned();
         let Some(further) = &mut *further else { return Err(Error::Ended) };
         // The messages of others would stand next to a question of the first one.
         let messages = if shows_errors { Stdio::inherit() } else { Stdio::null() };
@@ -208,7 +209,7 @@ impl Transport for Remote {
     }
 
     fn release(&self) {
-        let further = self.further.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let further = self.further.lock().unpoisoned().take();
         for mut child in further.into_iter().flatten() {
             // It can have ended meanwhile.
             let _ = child.kill();
@@ -220,7 +221,7 @@ impl Transport for Remote {
     /// by itself.
     fn end(&self) {
         self.release();
-        let mut child = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = self.first.lock().unpoisoned();
         let begun = Instant::now();
         while begun.elapsed() < LAST_WORDS {
             if !matches!(child.try_wait(), Ok(None)) {

@@ -1,7 +1,9 @@
 //! Hashing the bytes that pass.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::locked::Unpoisoned;
 
 /// The blake3 hash of a stretch of bytes; shown in hexadecimal.
 ///
@@ -29,11 +31,11 @@ impl Hasher {
     }
 
     pub(crate) fn add(&self, bytes: &[u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
+        self.0.lock().unpoisoned().update(bytes);
     }
 
     pub(crate) fn digest(&self) -> Digest {
-        Digest(self.0.lock().unwrap_or_else(PoisonError::into_inner).finalize())
+        Digest(self.0.lock().unpoisoned().finalize())
     }
 }
 

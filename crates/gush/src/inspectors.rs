@@ -1,10 +1,11 @@
 //! Those that are shown the bytes: the hash, and the caller's function.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::digest::Hasher;
 use crate::flow::Inspector;
+use crate::locked::Unpoisoned;
 
 type Look = dyn FnMut(&[u8]) + Send;
 
@@ -19,7 +20,7 @@ impl InspectFn {
 
     fn show(&self, bytes: &[u8]) {
         // A panic of the function ended its own move; another clone may still be shown bytes.
-        let mut look = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut look = self.0.lock().unpoisoned();
         (*look)(bytes);
     }
 }

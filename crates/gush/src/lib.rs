@@ -123,6 +123,7 @@ mod hugepage;
 pub mod hugepage;
 mod inspectors;
 mod kernel;
+mod locked;
 mod method;
 mod mover;
 #[cfg(not(feature = "unstable-flow"))]
@@ -185,6 +186,7 @@ mod unstable {
     pub use crate::errno::errno_name;
     pub use crate::file_system::file_system_id;
     pub use crate::kernel::is_refusal;
+    pub use crate::locked::Unpoisoned;
     pub use crate::pages::Strip;
     pub use crate::port::Port;
     pub use crate::remedy::hint_for;

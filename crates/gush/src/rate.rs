@@ -1,8 +1,10 @@
 //! The rate limit: bytes a second, changeable while moves run.
 
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use crate::locked::Unpoisoned;
 
 /// A limit in bytes a second, or none yet (the default). A clone is the same limit: moves with
 /// clones of a rate stay below it together, and all of them follow a change within 50 ms.
@@ -109,7 +111,7 @@ impl Rate {
     }
 
     fn limit(&self) -> MutexGuard<'_, Limit> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 }
 

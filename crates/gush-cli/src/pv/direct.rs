@@ -5,18 +5,14 @@
 //! is cleared again unless the process is killed by SIGKILL.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use gush::{Endpoint, Kind};
+use gush::{Endpoint, Kind, Unpoisoned};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::fcntl_dupfd_cloexec;
 
 /// Open files with O_DIRECT, and their earlier flags.
 static SET: Mutex<Vec<(OwnedFd, OFlags)>> = Mutex::new(Vec::new());
-
-fn set() -> MutexGuard<'static, Vec<(OwnedFd, OFlags)>> {
-    SET.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Restores the earlier flags of an open file on drop.
 #[derive(Debug)]
@@ -35,7 +31,7 @@ impl Direct {
         let Ok(copy) = fcntl_dupfd_cloexec(fd, 3) else { return Self(None) };
         let number = copy.as_raw_fd();
         // Locked while the flag is set, so that a signal handler clears it or finds none.
-        let mut all = set();
+        let mut all = SET.lock().unpoisoned();
         if fcntl_setfl(&copy, before | OFlags::DIRECT).is_err() {
             return Self(None);
         }
@@ -46,12 +42,15 @@ impl Direct {
 
 impl Drop for Direct {
     fn drop(&mut self) {
-        set().extract_if(.., |(fd, _)| Some(fd.as_raw_fd()) == self.0).for_each(restore);
+        SET.lock()
+            .unpoisoned()
+            .extract_if(.., |(fd, _)| Some(fd.as_raw_fd()) == self.0)
+            .for_each(restore);
     }
 }
 
 pub fn restore_all() {
-    set().drain(..).for_each(restore);
+    SET.lock().unpoisoned().drain(..).for_each(restore);
 }
 
 fn restore((fd, flags): (OwnedFd, OFlags)) {

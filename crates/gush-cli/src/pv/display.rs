@@ -5,10 +5,11 @@
 //! time. So the thread is started only after [`DELAY`] ([`DelayedStart`]).
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 use rustix::stdio::stdout;
@@ -104,14 +105,10 @@ struct Waiting {
 impl DelayedStart {
     /// Starts the thread, once [`DELAY`] is over.
     pub fn begin(&self) {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock().unpoisoned();
         waiting.is_due = true;
         // Without a thread, the moving thread shows the end.
         let _ = waiting.start();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -121,9 +118,7 @@ impl Waiting {
         // A closure that could not be run is lost, and the display must not be.
         let handed = Arc::new(Mutex::new(Some(show)));
         let taken = Arc::clone(&handed);
-        let take = |shared: &Mutex<Option<Box<Show>>>| {
-            shared.lock().unwrap_or_else(PoisonError::into_inner).take()
-        };
+        let take = |shared: &Mutex<Option<Box<Show>>>| shared.lock().unpoisoned().take();
         let thread = std::thread::Builder::new().name("gush-pv-display".into());
         match thread.spawn(move || take(&taken).into_iter().for_each(|mut show| show.run())) {
             Ok(thread) => self.thread = Some(thread),
@@ -194,7 +189,7 @@ impl DisplayHandle {
             stalled_for: Duration::ZERO,
         };
         let has_end = show.reads();
-        let mut waiting = delayed.lock();
+        let mut waiting = delayed.0.lock().unpoisoned();
         waiting.show = Some(Box::new(show));
         // Stalls are detected by the thread, so it is needed from the start.
         if waiting.is_due || ends_stalls {
@@ -209,7 +204,7 @@ impl DisplayHandle {
     /// cost more than the start of a thread.
     pub fn finish(self, is_last: bool) {
         let (show, thread) = {
-            let mut waiting = self.delayed.lock();
+            let mut waiting = self.delayed.0.lock().unpoisoned();
             (waiting.show.take(), waiting.thread.take())
         };
         if is_last && !self.has_end {

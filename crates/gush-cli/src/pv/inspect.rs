@@ -1,8 +1,10 @@
 //! Inspects the bytes that pass: counts lines, keeps the last bytes and line, computes a checksum.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use gush::Unpoisoned;
 
 use super::hash::{Algorithm, Hasher};
 
@@ -117,16 +119,16 @@ impl Inspector {
         // Relaxed: nothing else depends on the number.
         self.lines.fetch_add(lines, Ordering::Relaxed);
         if self.keeps_tail() {
-            self.tail.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, &self.wanted);
+            self.tail.lock().unpoisoned().add(bytes, &self.wanted);
         }
         if let Some(hasher) = &self.hasher {
-            hasher.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
+            hasher.lock().unpoisoned().add(bytes);
         }
     }
 
     /// The checksum so far, with the algorithm's name.
     pub fn checksum(&self) -> Option<(Algorithm, String)> {
-        let hasher = self.hasher.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let hasher = self.hasher.as_ref()?.lock().unpoisoned();
         Some((self.wanted.checksum?, hasher.text()))
     }
 
@@ -136,7 +138,7 @@ impl Inspector {
     }
 
     pub fn tail(&self) -> Tail {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tail.lock().unpoisoned().clone()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use gush::Errno;
+use gush::{Errno, Unpoisoned};
 use gush_process::{Signals, Stop, Termination, Then as Fate};
 
 use super::direct;
@@ -73,7 +73,7 @@ impl SignalHandler {
 
     /// Makes signals act on this transfer, too.
     pub fn add(&self, state: &Arc<TransferState>) {
-        self.transfers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(state));
+        self.transfers.lock().unpoisoned().push(Arc::clone(state));
     }
 
     /// Writes the PID of this process to the file `name`, which [`Self::clean_up`] removes.
@@ -82,7 +82,7 @@ impl SignalHandler {
     /// That of writing the file.
     pub fn write_pid(&self, name: &OsStr) -> io::Result<()> {
         // Locked while the file is created, so that a signal handler removes it or finds none.
-        let mut file = self.pid_file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.pid_file.lock().unpoisoned();
         if !file.is_over {
             std::fs::write(name, format!("{}\n", std::process::id()))?;
             file.name = Some(name.to_owned());
@@ -111,7 +111,7 @@ impl SignalHandler {
     /// The first signal ends transfers in order, unless one is in a blocking call; the second, or
     /// SIGQUIT, ends the process.
     fn end(&self, signal: Termination) -> Fate {
-        let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        let transfers = self.transfers.lock().unpoisoned();
         // A transfer that stops in order would end the process with another status first.
         if signal != Termination::Quit {
             let is_second =
@@ -146,7 +146,7 @@ impl SignalHandler {
 
     fn stop(&self, stop: Stop) {
         let begins = stop == Stop::Begins;
-        let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        let transfers = self.transfers.lock().unpoisoned();
         transfers.iter().for_each(|state| state.pause_clock(begins));
         // Writing to the terminal may block, and the transfer must not wait for it.
         drop(transfers);
@@ -174,7 +174,7 @@ pub fn cannot_handle(errno: Errno, talker: &Talker) -> Status {
 
 /// Locks the screen, even if a thread panicked while it held the lock.
 pub fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
-    screen.lock().unwrap_or_else(PoisonError::into_inner)
+    screen.lock().unpoisoned()
 }
 
 /// The file of `-P`.

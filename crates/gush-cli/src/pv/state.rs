@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use gush::{Cancel, Rate};
+use gush::{Cancel, Rate, Unpoisoned};
 
 use super::inspect::{Inspect, Inspector};
 
@@ -114,21 +114,17 @@ impl TransferState {
     pub fn watch_output(&self, output: &impl AsFd) {
         let second = output.as_fd().try_clone_to_owned().ok();
         // Inputs need the last free descriptor more.
-        *self.output() = second.filter(|_| gush_process::has_room());
+        *self.output.lock().unpoisoned() = second.filter(|_| gush_process::has_room());
     }
 
     /// Closes the duplicate, so that the reader sees the end once the output is closed.
     pub fn unwatch_output(&self) {
-        *self.output() = None;
+        *self.output.lock().unpoisoned() = None;
     }
 
     /// The bytes in the output's buffer, as far as the kernel counts them.
     pub fn unread_output_bytes(&self) -> u64 {
-        self.output().as_ref().and_then(gush::untaken_bytes).unwrap_or(0)
-    }
-
-    fn output(&self) -> MutexGuard<'_, Option<OwnedFd>> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+        self.output.lock().unpoisoned().as_ref().and_then(gush::untaken_bytes).unwrap_or(0)
     }
 
     /// Whether the rate limit holds the transfer back.
@@ -179,7 +175,7 @@ impl TransferState {
 
     /// The time since the start, without that in which the process was stopped.
     pub fn elapsed(&self) -> Duration {
-        let stops = self.stops();
+        let stops = self.stops.lock().unpoisoned();
         // A thread that continues before SIGCONT is handled sees the paused clock.
         let now = stops.since.unwrap_or_else(Instant::now);
         now.duration_since(self.started).saturating_sub(stops.before)
@@ -187,13 +183,9 @@ impl TransferState {
 
     /// Pauses or resumes [`Self::elapsed`].
     pub fn pause_clock(&self, stands: bool) {
-        let mut stops = self.stops();
+        let mut stops = self.stops.lock().unpoisoned();
         let since = std::mem::replace(&mut stops.since, stands.then(Instant::now));
         stops.before += since.map_or(Duration::ZERO, |since| since.elapsed());
-    }
-
-    fn stops(&self) -> MutexGuard<'_, Stops> {
-        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the first byte arrived, after the start.

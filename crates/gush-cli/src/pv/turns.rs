@@ -12,10 +12,10 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::thread;
 
-use gush::{Choice, Endpoint, Errno, HUGE_PAGE_BYTES, Kind, Lent, Pages, Port, Side};
+use gush::{Choice, Endpoint, Errno, HUGE_PAGE_BYTES, Kind, Lent, Pages, Port, Side, Unpoisoned};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::{self, pread};
@@ -63,7 +63,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, MoveError> {
         let first = turns.take_part();
         first.and(second.and_then(|second| second.join().ok()).unwrap_or(Ok(())))
     })?;
-    Ok(turns.turn().next)
+    Ok(turns.turn.lock().unpoisoned().next)
 }
 
 /// Where the first block begins; none where the bytes take another way, or are too few.
@@ -108,7 +108,7 @@ impl Turns<'_> {
     /// Reads, counts and delivers each block that the other thread does not.
     fn take_part(&self) -> Result<(), MoveError> {
         let taken = self.take_turns();
-        self.turn().has_left = true;
+        self.turn.lock().unpoisoned().has_left = true;
         self.changed.notify_one();
         taken
     }
@@ -121,9 +121,9 @@ impl Turns<'_> {
         };
         while let Some(number) = self.claim() {
             let lines = self.read(self.at(number), memory.as_mut_slice());
-            let mut turn = self.turn();
+            let mut turn = self.turn.lock().unpoisoned();
             while turn.next != number && !turn.has_left {
-                turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
+                turn = self.changed.wait(turn).unpoisoned();
             }
             // -R may have given the lines a rate, which is not kept here.
             let is_unlimited = self.state.rate.get().is_none();
@@ -138,10 +138,6 @@ impl Turns<'_> {
             memory = renewed;
         }
         Ok(())
-    }
-
-    fn turn(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A block that no thread has begun to read.
@@ -278,7 +274,7 @@ mod tests {
             changed: Condvar::new(),
         };
         test(&turns);
-        assert_eq!(turns.turn().next, delivered as u64);
+        assert_eq!(turns.turn.lock().unpoisoned().next, delivered as u64);
         assert!(fs::read(got.path()).unwrap() == bytes[..delivered * BLOCK_BYTES]);
         assert_eq!(state.inspector.lines(), (1..=delivered as u64).sum::<u64>());
     }
@@ -296,7 +292,7 @@ mod tests {
     #[test]
     fn one_thread_delivers_every_block_where_the_other_has_left() {
         delivers(BLOCKS, |turns| {
-            turns.turn().has_left = true;
+            turns.turn.lock().unpoisoned().has_left = true;
             turns.take_part().unwrap();
         });
     }
@@ -305,7 +301,7 @@ mod tests {
     fn nothing_follows_a_block_that_was_begun_and_not_delivered() {
         delivers(0, |turns| {
             assert_eq!(turns.claim(), Some(0));
-            turns.turn().has_left = true;
+            turns.turn.lock().unpoisoned().has_left = true;
             turns.take_part().unwrap();
         });
     }

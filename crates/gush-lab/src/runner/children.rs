@@ -5,9 +5,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Output};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open,
     pidfd_send_signal, waitid,
@@ -18,11 +19,6 @@ use crate::{Error, foreign};
 
 /// Numbers and pidfds: by the time of a signal a number could be another process's.
 static RUNNING: Mutex<Vec<(Pid, Weak<OwnedFd>)>> = Mutex::new(Vec::new());
-
-fn running() -> MutexGuard<'static, Vec<(Pid, Weak<OwnedFd>)>> {
-    // The list is valid between any two operations, even after a panic.
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A process of a case. Dropped without [`Running::finish`], it is killed.
 #[derive(Debug)]
@@ -99,7 +95,7 @@ fn spawn(command: &mut Command) -> Result<(Running, Option<Pid>), Error> {
 pub(crate) fn spawn_watched(command: &mut Command) -> Result<(Child, Option<Arc<OwnedFd>>), Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     // Locked over the start: a child started after the interrupt's sweep would be missed.
-    let mut running = running();
+    let mut running = RUNNING.lock().unpoisoned();
     if interrupt::requested() {
         return Err(Error::refused("interrupted"));
     }
@@ -115,7 +111,7 @@ pub(crate) fn spawn_watched(command: &mut Command) -> Result<(Child, Option<Arc<
 
 /// Kills every process that [`start`] started and nobody has waited for.
 pub(super) fn end_all() {
-    for handle in running().drain(..).filter_map(|(_, handle)| handle.upgrade()) {
+    for handle in RUNNING.lock().unpoisoned().drain(..).filter_map(|(_, handle)| handle.upgrade()) {
         // It may have ended by itself, which is as good.
         let _ = pidfd_send_signal(&*handle, Signal::KILL);
     }
@@ -157,7 +153,7 @@ impl Running {
         let mut used = ended.and_then(|by_itself| Ok((by_itself, foreign::wait4(number)?)));
         if self.group.is_some() {
             let own = Pid::from_raw(number.cast_signed());
-            let alive = running();
+            let alive = RUNNING.lock().unpoisoned();
             let alive =
                 alive.iter().filter(|(pid, handle)| handle.strong_count() > 0 && Some(*pid) != own);
             let others: Vec<Pid> = alive.map(|(pid, _)| *pid).chain(guard::group()).collect();

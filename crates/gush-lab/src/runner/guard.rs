@@ -8,8 +8,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use gush::Unpoisoned;
 use rustix::fs::MemfdFlags;
 use rustix::process::Pid;
 
@@ -31,11 +32,6 @@ struct Guard {
 /// None where there is no shell: then only a signal that this program can heed ends the processes.
 static GUARD: Mutex<Option<Guard>> = Mutex::new(None);
 
-fn lock() -> MutexGuard<'static, Option<Guard>> {
-    // Valid between any two changes, even after a panic.
-    GUARD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Guard {
     fn start() -> io::Result<Self> {
         let running = File::from(rustix::fs::memfd_create("running", MemfdFlags::CLOEXEC)?);
@@ -53,7 +49,7 @@ impl Guard {
 
 /// The guard's process and group. A guard that was killed with its group is replaced.
 pub(super) fn group() -> Option<Pid> {
-    let mut guard = lock();
+    let mut guard = GUARD.lock().unpoisoned();
     if guard.as_mut().is_none_or(|guard| !matches!(guard.shell.try_wait(), Ok(None))) {
         *guard = Guard::start().ok();
     }
@@ -62,7 +58,7 @@ pub(super) fn group() -> Option<Pid> {
 
 /// Reaps the guard if it was killed with its `group`, or [`group`] would take it for a live one.
 pub(super) fn gone_with(group: Pid) {
-    if let Some(mut guard) = lock().take_if(|guard| guard.pid() == group) {
+    if let Some(mut guard) = GUARD.lock().unpoisoned().take_if(|guard| guard.pid() == group) {
         // Fails only where nobody is left to wait for.
         let _ = guard.shell.wait();
     }
@@ -70,7 +66,7 @@ pub(super) fn gone_with(group: Pid) {
 
 /// Notes the process that runs, or that none does.
 pub(super) fn note(process: Option<Pid>) {
-    let Some(guard) = &*lock() else { return };
+    let Some(guard) = &*GUARD.lock().unpoisoned() else { return };
     let line = process.map_or(String::new(), |pid| format!("{pid} -{pid}", pid = pid.as_raw_pid()));
     // A file in memory: without memory for it, such a program is not known of.
     let _ = guard.running.write_all_at(format!("{line}\n").as_bytes(), 0);
@@ -78,7 +74,7 @@ pub(super) fn note(process: Option<Pid>) {
 
 /// Leaves the processes of the group to the user; the next process gets a new group.
 pub(super) fn retire() {
-    if let Some(mut guard) = lock().take() {
+    if let Some(mut guard) = GUARD.lock().unpoisoned().take() {
         // It ends by itself, or has ended.
         let _ = guard.shell.stdin.take().map(|mut stdin| stdin.write_all(b"\n"));
         let _ = guard.shell.wait();

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once};
 
 use super::Usage;
 use crate::foreign;
+use gush::Unpoisoned;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, set_child_subreaper,
     waitid, waitpid,
@@ -47,7 +48,7 @@ fn all(known: &[Pid]) -> Vec<Pid> {
 /// Keeps those that run now and reaps those that ended. Returns the resources used by those that
 /// are new since the last call, and how many of them still run.
 pub(super) fn keep(known: &[Pid]) -> Usage {
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut left = LEFT.lock().unpoisoned();
     let before = std::mem::take(&mut *left);
     let mut used = Usage::default();
     for pid in all(known) {
@@ -68,7 +69,7 @@ pub(super) fn keep(known: &[Pid]) -> Usage {
 
 /// Kills those that nobody left before, and their children, which then come here.
 pub(super) fn end(known: &[Pid]) {
-    let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    let left = LEFT.lock().unpoisoned();
     let mut immune = BTreeSet::new();
     loop {
         // Asked again and again: a stray that is killed leaves its own children to us.

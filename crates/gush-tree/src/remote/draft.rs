@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gush::Unpoisoned;
 use rustix::fs::{self, FileType, Mode};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -60,7 +61,7 @@ impl Draft {
         let mut lacking = 0;
         let file = folder.with(name, |place| {
             if !folder.is_new() {
-                let taken = folder.taken();
+                let taken = folder.taken.lock().unpoisoned();
                 if !taken.contains(&partial_name(name)) {
                     partial::remove_leftover(place);
                 }
@@ -104,7 +105,7 @@ impl Draft {
         source: &[u8],
         options: &CopyOptions,
     ) -> Result<Self, Error> {
-        let is_taken = folder.taken().contains(&partial_name(name));
+        let is_taken = folder.taken.lock().unpoisoned().contains(&partial_name(name));
         if is_taken || !partial::is_worth_resuming(portrait.size_bytes) {
             return Self::begin(folder, name, portrait, options);
         }

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use gush::Unpoisoned;
 use gush_text::{mkdir_remedy, quote};
 use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
@@ -59,7 +60,7 @@ pub struct Folder {
     pub(super) limits: Option<Arc<Limits>>,
     pub(super) ignored: OnceLock<Arc<GitIgnored>>,
     /// Names of entries that could be those of partial files.
-    taken: Mutex<HashSet<OsString>>,
+    pub(super) taken: Mutex<HashSet<OsString>>,
     held: Mutex<Option<Arc<Held>>>,
 }
 
@@ -139,18 +140,13 @@ impl Folder {
     /// The source has an entry with this name, which is from now on that of no partial file. `true`
     /// if the name is remembered for that.
     pub fn takes(&self, name: &OsStr) -> bool {
-        partial::looks_like_one(name) && self.taken().insert(name.to_owned())
-    }
-
-    /// The names that the source has, while none is added.
-    pub(super) fn taken(&self) -> MutexGuard<'_, HashSet<OsString>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        partial::looks_like_one(name) && self.taken.lock().unpoisoned().insert(name.to_owned())
     }
 
     /// Closes the descriptor, which is opened again where it is needed. Not of a base.
     pub fn let_go(&self) {
         if self.above.is_some() {
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.held.lock().unpoisoned() = None;
         }
     }
 
@@ -160,7 +156,7 @@ impl Folder {
         let mut below = vec![self];
         let mut at = loop {
             let folder = below[below.len() - 1];
-            let held = folder.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let held = folder.held.lock().unpoisoned().clone();
             match (held, &folder.above) {
                 (Some(held), _) => {
                     below.pop();
@@ -178,7 +174,7 @@ impl Folder {
             };
             at = Arc::new(Held { fd, is_readable });
         }
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock().unpoisoned();
         held.get_or_insert_with(|| Arc::clone(&at));
         drop(held);
         Ok(at)
@@ -187,7 +183,7 @@ impl Folder {
     /// Opens the directory again, if it was let go, from one of its subdirectories: by two calls at
     /// any depth.
     fn hold_from(&self, below: &Held) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock().unpoisoned();
         if held.is_none()
             && let Ok((fd, is_readable)) =
                 dir::again(below.as_fd(), OsStr::new(".."), false, FileId::of(&self.stat))
@@ -317,8 +313,7 @@ impl Folder {
     /// When the directory was moved or replaced.
     pub fn finish(&self, options: &CopyOptions, events: &mut dyn Events) -> Result<bool, Error> {
         // Links to what is in the directory may keep it long after.
-        let portrait =
-            std::mem::take(&mut *self.portrait.lock().unwrap_or_else(PoisonError::into_inner));
+        let portrait = std::mem::take(&mut *self.portrait.lock().unpoisoned());
         let Some(above) = self.above.as_ref().filter(|_| !self.is_imagined) else {
             return Ok(true);
         };

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
+use gush::Unpoisoned;
 use nix::unistd::{Gid, Group, Uid, User};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +35,7 @@ fn once<K: Eq + Hash, V: Clone>(
     key: K,
     ask: impl FnOnce(&K) -> nix::Result<Option<V>>,
 ) -> Option<V> {
-    let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut answers = answers.lock().unpoisoned();
     if let Some(answer) = answers.get(&key) {
         return answer.clone();
     }

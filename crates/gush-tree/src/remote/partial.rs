@@ -18,8 +18,9 @@ use std::ops::{Range, RangeInclusive};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
+use gush::Unpoisoned;
 use rustix::fs::{self, FallocateFlags, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use xxhash_rust::xxh3::xxh3_64;
@@ -201,10 +202,6 @@ impl Partial {
         self.file.as_fd()
     }
 
-    fn ranges(&self) -> MutexGuard<'_, Ranges> {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn mark_at_bytes(&self, number: usize) -> u64 {
         self.size_bytes + MARK_BYTES * number as u64
     }
@@ -222,7 +219,7 @@ impl Partial {
 
     /// Reads the marks. `false` if the file is another source's.
     fn go_on(&self, stat: &Stat) -> io::Result<bool> {
-        let mut ranges = self.ranges();
+        let mut ranges = self.ranges.lock().unpoisoned();
         let footer_at_bytes = self.mark_at_bytes(ranges.marks.len());
         if u64::try_from(stat.st_size) != Ok(footer_at_bytes + FOOTER_BYTES) {
             return Ok(false);
@@ -248,7 +245,7 @@ impl Partial {
     }
 
     fn begin_anew(&self) -> io::Result<()> {
-        let mut ranges = self.ranges();
+        let mut ranges = self.ranges.lock().unpoisoned();
         ranges.marks.fill(Mark::Missing);
         let footer_at_bytes = self.mark_at_bytes(ranges.marks.len());
         self.file.set_len(0)?;
@@ -259,7 +256,7 @@ impl Partial {
     /// The parts of the file that have not arrived.
     pub(super) fn missing(&self) -> Vec<Range<u64>> {
         let mut missing: Vec<Range<u64>> = Vec::new();
-        for (number, mark) in self.ranges().marks.iter().enumerate() {
+        for (number, mark) in self.ranges.lock().unpoisoned().marks.iter().enumerate() {
             let range = self.range(number);
             match missing.last_mut() {
                 _ if *mark != Mark::Missing => {}
@@ -280,7 +277,7 @@ impl Partial {
     pub(super) fn arrived(&self, arrived: Range<u64>) {
         let end = arrived.end.min(self.size_bytes);
         let mut at_bytes = arrived.start;
-        let mut ranges = self.ranges();
+        let mut ranges = self.ranges.lock().unpoisoned();
         while at_bytes < end {
             let number = (at_bytes / self.range_bytes) as usize;
             let range = self.range(number);
@@ -304,7 +301,7 @@ impl Partial {
     /// Makes what has arrived so far survive a power failure, once its marks are on the disk too.
     pub(super) fn sync(&self) -> io::Result<()> {
         let arrived: Vec<usize> = {
-            let ranges = self.ranges();
+            let ranges = self.ranges.lock().unpoisoned();
             let arrived = |number: &usize| ranges.marks[*number] == Mark::Arrived;
             (0..ranges.marks.len()).filter(arrived).collect()
         };
@@ -313,7 +310,7 @@ impl Partial {
         }
         // Others go on meanwhile: their marks are not among these.
         self.file.sync_data()?;
-        let mut ranges = self.ranges();
+        let mut ranges = self.ranges.lock().unpoisoned();
         arrived.into_iter().for_each(|number| self.set(&mut ranges, number, Mark::Synced));
         Ok(())
     }

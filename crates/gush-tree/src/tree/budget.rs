@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use gush::Unpoisoned;
 use rustix::process::{Resource, getrlimit};
 
 use super::dir::{Dir, Pair};
@@ -66,14 +67,10 @@ impl Budget {
         Self { state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Is so much of the budget spent that no directory should stay open for the rest of its
     /// listing?
     pub(crate) fn is_short(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock().unpoisoned();
         // Half of it: a listing that is broken off keeps its directory, which a deep tree could not
         // afford.
         state.held > state.most / 2
@@ -81,13 +78,13 @@ impl Budget {
 
     /// A directory was opened, and holds its descriptors already.
     pub(crate) fn opened(&self) {
-        self.lock().held += 1;
+        self.state.lock().unpoisoned().held += 1;
     }
 
     /// Gives a directory that was reopened its descriptors back. They rest at once: the next
     /// subdirectory needs them.
     pub(crate) fn hold(&self, dir: &Arc<Dir>, pair: &Arc<Pair>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock().unpoisoned();
         if dir.take_back(pair) {
             state.held += 1;
             state.rest(dir);
@@ -96,19 +93,19 @@ impl Budget {
 
     /// A subdirectory was entered.
     pub(crate) fn rest(&self, dir: &Arc<Dir>) {
-        self.lock().rest(dir);
+        self.state.lock().unpoisoned().rest(dir);
     }
 
     /// A directory is complete.
     pub(crate) fn let_go(&self, dir: &Dir) {
-        let mut state = self.lock();
+        let mut state = self.state.lock().unpoisoned();
         state.held -= usize::from(dir.let_go());
     }
 
     /// The process has no descriptor left all the same: fewer directories are held from now on.
     /// `false` if that cannot help.
     pub(crate) fn shrink(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock().unpoisoned();
         let before = state.held;
         // EMFILE came although the budget was kept: somebody else has the descriptors, so the
         // budget is too large.

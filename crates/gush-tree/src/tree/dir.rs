@@ -11,8 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use gush::Unpoisoned;
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
@@ -293,10 +294,6 @@ impl Dir {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Arc<Pair>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The descriptors, reopened if they were let go.
     ///
     /// # Errors
@@ -307,7 +304,7 @@ impl Dir {
         // longer than one name.
         let mut pair = loop {
             let dir = below[below.len() - 1];
-            let held = dir.held().clone();
+            let held = dir.held.lock().unpoisoned().clone();
             match (held, &dir.parent) {
                 (Some(pair), _) => {
                     below.pop();
@@ -325,7 +322,7 @@ impl Dir {
     }
 
     pub(crate) fn if_held(&self) -> Option<Arc<Pair>> {
-        self.held().clone()
+        self.held.lock().unpoisoned().clone()
     }
 
     fn reopen(&self, from: &Pair, name: &OsStr, follows: Follows) -> io::Result<Pair> {
@@ -338,7 +335,7 @@ impl Dir {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.held().is_some()
+        self.held.lock().unpoisoned().is_some()
     }
 
     /// This directory, reopened from one of its subdirectories. Where a link led there, `..` is
@@ -368,12 +365,12 @@ impl Dir {
 
     /// `true` if the descriptors were held.
     pub(super) fn let_go(&self) -> bool {
-        self.held().take().is_some()
+        self.held.lock().unpoisoned().take().is_some()
     }
 
     /// Holds descriptors opened again; `false` if others are held already.
     pub(super) fn take_back(&self, pair: &Arc<Pair>) -> bool {
-        let mut held = self.held();
+        let mut held = self.held.lock().unpoisoned();
         // Another thread may have been faster; its pair is as good.
         let was_let_go = held.is_none();
         held.get_or_insert_with(|| Arc::clone(pair));

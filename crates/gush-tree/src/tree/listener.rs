@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use gush::Unpoisoned;
 use rustix::io::Errno;
 
 use crate::events::{Events, Question, TreeCounts};
@@ -44,7 +45,7 @@ impl<'e> Listener<'e> {
     /// warnings.
     fn is_repeated(&self, warning: &Error) -> bool {
         let Some(errno) = warning.unsupported() else { return false };
-        let mut unsupported = self.unsupported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsupported = self.unsupported.lock().unpoisoned();
         if let Some(lack) = unsupported.get_mut(warning.pattern()) {
             lack.repeated += 1;
             return true;
@@ -56,7 +57,7 @@ impl<'e> Listener<'e> {
     /// Reports how often each repeated warning was left out below `target`: a line a file would
     /// bury all others.
     pub(crate) fn ends(&self, target: &Path) {
-        let mut unsupported = self.unsupported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsupported = self.unsupported.lock().unpoisoned();
         for (what, Unsupported { errno, repeated }) in std::mem::take(&mut *unsupported) {
             if repeated > 0 {
                 let more = if repeated == 1 { "entry" } else { "entries" };
@@ -67,7 +68,7 @@ impl<'e> Listener<'e> {
     }
 
     fn lock(&self) -> MutexGuard<'_, &'e mut dyn Events> {
-        self.events.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.0.lock().unpoisoned()
     }
 
     pub(crate) fn wants_entries(&self) -> bool {

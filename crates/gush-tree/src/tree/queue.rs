@@ -5,9 +5,10 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
+use gush::Unpoisoned;
 use gush::pace::{Pace, Sample};
 
 use super::batch::Batch;
@@ -60,10 +61,6 @@ impl Tasks {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Tasks> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A queue with the first task, for the thread that made it.
     pub(crate) fn start(first: Task, pace: Pace) -> Self {
         let (last, after_last) = (Vec::new(), Vec::new());
@@ -84,17 +81,17 @@ impl Queue {
 
     /// Is there work that a thread could begin with?
     pub(crate) fn has_tasks(&self) -> bool {
-        !self.lock().tasks.is_empty()
+        !self.state.lock().unpoisoned().tasks.is_empty()
     }
 
     /// How many threads may be at work.
     pub(crate) fn threads(&self) -> usize {
-        self.lock().pace.threads()
+        self.state.lock().unpoisoned().pace.threads()
     }
 
     /// Takes what a thread has measured, and returns how many threads may be at work.
     pub(crate) fn learn(&self, sample: &Sample) -> usize {
-        let mut state = self.lock();
+        let mut state = self.state.lock().unpoisoned();
         let (before, busy) = (state.pace.threads(), state.busy);
         let threads = state.pace.learn(sample, busy);
         self.note(&state);
@@ -117,7 +114,7 @@ impl Queue {
 
     /// Adds a task; `true` if the caller shall start one more thread.
     pub(crate) fn add(&self, task: Task) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock().unpoisoned();
         state.tasks.push(task);
         // Idle threads first: a new one costs more than a wake-up.
         let wants_thread = state.idle < state.tasks.len() && state.threads < state.pace.threads();
@@ -136,17 +133,17 @@ impl Queue {
 
     /// Adds a task that waits for all the others.
     pub(crate) fn add_last(&self, task: Task) {
-        self.lock().last.push(task);
+        self.state.lock().unpoisoned().last.push(task);
     }
 
     /// Adds a task that waits for those that wait for all the others.
     pub(crate) fn add_after_last(&self, task: Task) {
-        self.lock().after_last.push(task);
+        self.state.lock().unpoisoned().after_last.push(task);
     }
 
     /// A thread asked for by [`add`](Self::add) could not be started.
     pub(crate) fn leave(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock().unpoisoned();
         state.threads -= 1;
         // Not one more is tried: the process has no room for it.
         let threads = state.threads;
@@ -157,7 +154,7 @@ impl Queue {
     /// The next task, or `None` once all work is done. The task is under way until `Busy` is
     /// dropped.
     pub(crate) fn take(&self) -> Option<Taken<'_>> {
-        let (mut state, mut has_waited) = (self.lock(), false);
+        let (mut state, mut has_waited) = (self.state.lock().unpoisoned(), false);
         loop {
             if state.busy < state.pace.threads()
                 && let Some(task) = state.tasks.pop()
@@ -182,7 +179,7 @@ impl Queue {
             has_waited = true;
             state.idle += 1;
             self.note(&state);
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unpoisoned();
             state.idle -= 1;
         }
     }
@@ -200,7 +197,7 @@ pub(crate) struct Busy<'q>(&'q Queue);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock().unpoisoned();
         state.busy -= 1;
         let all_done = state.busy == 0 && state.tasks.is_empty();
         drop(state);

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use gush::Unpoisoned;
 use gush_text::{errno_text, noted, quote};
 use gush_tree::Action;
 use gush_tree::remote::{Draft, Failure, Folder, Portrait};
@@ -106,10 +107,6 @@ impl Incoming {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn arrival(&self, id: u64) -> Arrival<'_> {
         Arrival {
             id,
@@ -166,7 +163,9 @@ impl Incoming {
 
     /// Opens what an earlier copy has left of the file, and tells what it lacks.
     pub fn resume(&self, session: &Session, id: u64) {
-        let lacking = self.begin(session, &mut self.lock()).map(|draft| draft.missing_ranges());
+        let lacking = self
+            .begin(session, &mut self.work.lock().unpoisoned())
+            .map(|draft| draft.missing_ranges());
         let mut ranges: Vec<_> =
             lacking.unwrap_or_default().into_iter().map(|range| (range.start, range.end)).collect();
         if let (Some(&(_, end)), true) = (ranges.last(), ranges.len() > MOST_RANGES) {
@@ -188,7 +187,7 @@ impl Incoming {
         let is_inside = offset.checked_add(length as u64).is_some_and(|end| end <= self.size_bytes);
         let is_right = (1..=MOST_DATA_BYTES).contains(&length) && is_inside && hole_bytes <= offset;
         ensure(is_right, "data lies outside its file")?;
-        let mut work = self.lock();
+        let mut work = self.work.lock().unpoisoned();
         work.announced_bytes += length as u64;
         work.end = work.end.max(offset + length as u64);
         ensure(work.announced_bytes <= self.size_bytes, "a file has more data than its size")?;
@@ -217,7 +216,7 @@ impl Incoming {
         if shows && self.size_bytes > length as u64 {
             self.counts(session, pace.rest(length as u64) + hole_bytes);
         }
-        let mut work = self.lock();
+        let mut work = self.work.lock().unpoisoned();
         if let Some(draft) = &draft {
             work.written_bytes += match written {
                 Ok(()) => length as u64,
@@ -251,7 +250,7 @@ impl Incoming {
     ) -> Result<(), Error> {
         let needs_hash = session.shown.as_ref().is_some_and(|shown| shown.verifies);
         ensure(digest.is_some() || is_broken || !needs_hash, "a file came without its hash")?;
-        let mut work = self.lock();
+        let mut work = self.work.lock().unpoisoned();
         if work.sent_bytes.is_some() {
             return Err(out_of_place("the second end of a file"));
         }

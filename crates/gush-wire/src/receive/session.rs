@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::{io, thread};
 
+use gush::Unpoisoned;
 use gush_tree::CopyOptions;
 use gush_tree::remote::Folder;
 
@@ -104,11 +105,11 @@ impl Session {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     pub fn replies(&self) -> MutexGuard<'_, Replies> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+        self.replies.lock().unpoisoned()
     }
 
     /// Opens the session for further streams, once.
@@ -244,7 +245,7 @@ impl Session {
             }
             let may_come = state.joined > 0 || state.folders.is_empty();
             ensure(may_come, "less has come than was counted")?;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unpoisoned();
         }
     }
 
@@ -298,7 +299,7 @@ impl Session {
                 continue;
             }
             state.awaited.insert(id);
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unpoisoned();
         }
     }
 

@@ -6,8 +6,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use gush::Unpoisoned;
 use gush_tree::remote::Failure;
 use gush_tree::{
     CopyOptions, Dereference, Error as TreeError, Events, Naming, strip_trailing_slashes,
@@ -106,15 +107,11 @@ impl Shown {
 
     /// The sender has invited further streams, once.
     pub(super) fn is_invited(&self, session: &Arc<Session>, token: Token) -> Result<(), Error> {
-        let invites = self.invites.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let invites = self.invites.lock().unpoisoned().take();
         let invites = invites.ok_or_else(|| out_of_place("Invitation"))?;
         // Nobody listens where a thread could not be had.
         let _ = invites.send((Arc::clone(session), token));
         Ok(())
-    }
-
-    fn announced(&self) -> MutexGuard<'_, Announced> {
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A source that was asked for comes next, under a name that it can have.
@@ -124,7 +121,7 @@ impl Shown {
         let is_hidden = name.as_encoded_bytes().starts_with(b".");
         let is_right = name_of(source).map_or(!is_hidden, |asked| asked == name);
         ensure(is_right, NOT_ASKED_FOR)?;
-        let mut announced = self.announced();
+        let mut announced = self.announced.lock().unpoisoned();
         if announced.last >= Some(number) {
             return Err(out_of_place("Operand"));
         }
@@ -136,18 +133,19 @@ impl Shown {
 
     /// Nothing more is announced: each source was, or a problem with it is known.
     pub fn end_announcements(&self) -> Result<(), Error> {
-        let is_all = self.announced().count == self.sources.len();
+        let is_all = self.announced.lock().unpoisoned().count == self.sources.len();
         ensure(is_all || !self.is_whole(), "a source was not sent")
     }
 
     /// Was an entry of the base announced?
     pub fn has_announced(&self, name: &OsStr) -> bool {
-        self.announced().numbers.contains_key(name)
+        self.announced.lock().unpoisoned().numbers.contains_key(name)
     }
 
     /// The source of an entry of the base. One with another name is the only one.
     fn source_of(&self, name: &OsStr) -> &Path {
-        let number = self.announced().numbers.get(name).copied().unwrap_or_default();
+        let number =
+            self.announced.lock().unpoisoned().numbers.get(name).copied().unwrap_or_default();
         self.sources.get(number as usize).map_or(Path::new(""), PathBuf::as_path)
     }
 

@@ -7,8 +7,9 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use gush::Unpoisoned;
 use gush_tree::remote::{Visitor, walk};
 use gush_tree::{CopyOptions, Dereference, Error as TreeError, Place, Update};
 use rustix::fs::{self, AtFlags, FileType, Stat};
@@ -46,7 +47,7 @@ impl Ahead {
             return;
         }
         // Who takes a stream waits until all are there, and opens none as well.
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock().unpoisoned();
         if self.is_over.load(Ordering::Relaxed) {
             return;
         }
@@ -70,7 +71,7 @@ impl Ahead {
 
     /// A stream that is opened and not joined.
     pub fn take(&self) -> Option<(File, File)> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.opened.lock().unpoisoned().pop()
     }
 
     fn is_much(&self, sources: &[&Path], options: &CopyOptions) -> bool {

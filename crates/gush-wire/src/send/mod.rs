@@ -19,9 +19,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
+use gush::Unpoisoned;
 use gush_text::{quote, without_controls};
 use gush_tree::remote::{Failure, Portrait};
 use gush_tree::{Action, CopyOptions, Events, Preserve};
@@ -268,12 +269,12 @@ impl<'a> Session<'a> {
             scope.spawn(|| self.ends_with(streams::add(scope, &self, streams)));
             self.ends_with(Walk::new(&self).send_all(request.sources));
         });
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.into_inner().unpoisoned();
         state.failure.map_or(Ok(state.is_whole), Err)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'a>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// Ends the session where a thread of it has failed.
@@ -310,7 +311,7 @@ impl<'a> Session<'a> {
     fn invitation(&self) -> Option<Token> {
         let mut state = self.lock();
         while state.invitation.is_none() && !state.is_ended && !state.is_finishing {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unpoisoned();
         }
         state.invitation.flatten()
     }
@@ -344,7 +345,7 @@ impl<'a> Session<'a> {
         let was_full = state.is_full();
         while was_full && state.is_nearly_full() && !state.is_ended {
             state.wants_room = true;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unpoisoned();
         }
         if state.is_ended {
             return Err(Error::Ended);
@@ -363,7 +364,7 @@ impl<'a> Session<'a> {
         self.queue.drain();
         let mut state = self.lock();
         while !state.awaited.is_empty() && !state.is_ended {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unpoisoned();
         }
         if state.is_ended { Err(Error::Ended) } else { Ok(()) }
     }
@@ -428,7 +429,7 @@ impl<'a> Session<'a> {
         let mut state = self.lock();
         state.is_whole = false;
         while state.is_exact.is_none() && !state.is_ended {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unpoisoned();
         }
         let target = self.shown(target, state.is_exact == Some(true));
         let source = error.path().to_path_buf();

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use gush::Unpoisoned;
 use rustix::fs::{self, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -62,7 +63,7 @@ impl Outgoing {
 
     /// Only these ranges are wanted of the file, of which nothing is sent yet.
     pub fn limit_to(&self, ranges: &[(u64, u64)]) {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock().unpoisoned();
         progress.wanted =
             ranges.iter().map(|&(begin, end)| begin..end.min(self.size_bytes)).collect();
         self.advance(&mut progress);
@@ -80,10 +81,6 @@ impl Outgoing {
             }
             progress.wanted.pop_front();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A file system that reports no block at all may know no holes: zeros are looked for.
@@ -115,7 +112,7 @@ impl Outgoing {
 
     /// Takes the next range. Each one taken is given back by [`sent`](Self::sent).
     pub fn claim(&self) -> Option<Data> {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock().unpoisoned();
         let data = progress.next.take()?;
         progress.in_flight += 1;
         self.advance(&mut progress);
@@ -125,7 +122,7 @@ impl Outgoing {
     /// A range is sent, or has failed after so many bytes. Returns all bytes sent if it was the
     /// last one under way.
     pub fn sent(&self, bytes: u64, is_broken: bool) -> Option<u64> {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock().unpoisoned();
         progress.in_flight -= 1;
         progress.sent_bytes += bytes;
         if is_broken {
@@ -138,12 +135,12 @@ impl Outgoing {
 
     /// Has it no data to send?
     pub fn is_empty(&self) -> bool {
-        let progress = self.lock();
+        let progress = self.progress.lock().unpoisoned();
         progress.in_flight == 0 && progress.next.is_none() && progress.sent_bytes == 0
     }
 
     pub fn is_broken(&self) -> bool {
-        self.lock().is_broken
+        self.progress.lock().unpoisoned().is_broken
     }
 
     /// Had it holes when the walk has found it?

@@ -5,9 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use gush::Unpoisoned;
 use gush_text::quote;
 use gush_tree::Action;
 use gush_tree::remote::{Portrait, open_above, open_found};
@@ -195,11 +196,7 @@ impl State {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// After any change by which the last job may be done.
@@ -219,7 +216,7 @@ impl Queue {
         let mut state = self.lock();
         while state.waiting() > MOST_WAITING / 2 && !state.is_closed {
             state.wants_room = true;
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.room.wait(state).unpoisoned();
         }
     }
 
@@ -268,7 +265,7 @@ impl Queue {
     pub fn ask_to_resume(&self) {
         let mut state = self.lock();
         while state.resuming >= MOST_RESUMING && !state.is_closed {
-            state = self.wait(state);
+            state = self.changed.wait(state).unpoisoned();
         }
         state.resuming += 1;
         state.asked += 1;
@@ -323,7 +320,7 @@ impl Queue {
                 return Some(job);
             }
             self.settles(&state);
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.work.wait(state).unpoisoned();
         }
     }
 
@@ -339,7 +336,7 @@ impl Queue {
         let mut state = self.lock();
         state.is_draining = true;
         while !state.is_idle() && !state.is_closed {
-            state = self.wait(state);
+            state = self.changed.wait(state).unpoisoned();
         }
         state.is_draining = false;
     }
@@ -360,7 +357,7 @@ impl Queue {
         let (state, _) = self
             .changed
             .wait_timeout_while(state, after, |state| !(state.is_closed || is_much(state)))
-            .unwrap_or_else(PoisonError::into_inner);
+            .unpoisoned();
         (!state.is_closed).then(|| match state.has_work() {
             _ if is_much(&state) => Behind::Much,
             true => Behind::Now,

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{Builder, Scope};
 use std::time::Duration;
+
+use gush::Unpoisoned;
 
 use super::Session;
 use super::ahead::Ahead;
@@ -62,7 +64,7 @@ impl Stream {
     }
 
     pub fn with<T>(&self, act: impl FnOnce(&mut Output) -> Result<T, Error>) -> Result<T, Error> {
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.output.lock().unpoisoned();
         let done = output.as_mut().map_or(Err(Error::Ended), act);
         done.map_err(|error| if self.is_first { error } else { error.further() })
     }

@@ -8,10 +8,11 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::Pipe;
 use crate::kernel::{Kernel, page_bytes};
+use crate::locked::Unpoisoned;
 use crate::sys::fork::generation;
 
 /// How large a pipe is when so many are in use already, and no smaller than a pipe is born.
@@ -132,7 +133,7 @@ impl Pool {
         let used =
             pool.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
         // The last one is the largest, and pops without moving the others.
-        let kept = pool.idle().pop();
+        let kept = pool.0.idle.lock().unpoisoned().pop();
         let Some(pipe) = kept.or_else(|| pool.make(used)) else {
             pool.0.in_use.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -154,10 +155,6 @@ impl Pool {
     /// another descriptor of the child.
     fn of_child(&self) -> Self {
         Self::of(self.0.budget_bytes, self.0.most_pipes, self.0.most_pipe_bytes)
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
-        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn make(&self, used: usize) -> Option<Pipe> {
@@ -198,7 +195,7 @@ impl Pool {
         pipe.shrink(self.0.pipe_bytes.load(Ordering::Relaxed));
         closed_bytes += was_bytes - pipe.capacity_bytes();
         let still_used = self.0.in_use.fetch_sub(1, Ordering::Relaxed) - 1;
-        let mut idle = self.idle();
+        let mut idle = self.0.idle.lock().unpoisoned();
         if pipe.is_empty() {
             // Sorted here, because `take` is on the path of every message.
             let place = idle.partition_point(|kept| kept.capacity_bytes() <= pipe.capacity_bytes());
@@ -231,7 +228,7 @@ impl Pool {
         let pool = self.own();
         PoolUsage {
             in_use: pool.0.in_use.load(Ordering::Relaxed),
-            idle: pool.idle().len(),
+            idle: pool.0.idle.lock().unpoisoned().len(),
             bytes: pool.0.bytes.load(Ordering::Relaxed),
             budget_bytes: pool.0.budget_bytes,
         }
@@ -393,7 +390,7 @@ mod tests {
         let many: Vec<_> = (0..17).map(|_| pool.take().expect("within the budget")).collect();
         drop(many);
         assert_eq!(pool.usage().idle, MOST_IDLE_AT_REST);
-        let kept: usize = pool.idle().iter().map(Pipe::capacity_bytes).sum();
+        let kept: usize = pool.0.idle.lock().unpoisoned().iter().map(Pipe::capacity_bytes).sum();
         assert_eq!(pool.usage().bytes, kept);
     }
 

@@ -8,11 +8,12 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
 use super::Call;
+use crate::locked::Unpoisoned;
 
 /// What the seam does instead of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +152,7 @@ fn injected(call: Call) -> Injection {
         }
         return Injection::None;
     };
-    let mut inner = plan.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut inner = plan.0.lock().unpoisoned();
     let nth = inner.seen[call as usize];
     inner.seen[call as usize] += 1;
     (inner.inject)(call, nth)

@@ -11,9 +11,11 @@
 //! process, and the kernel's notices of failing memory.
 
 use std::ffi::c_void;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{mem, ptr};
+
+use crate::locked::Unpoisoned;
 
 use rustix::io::{self, Errno};
 use rustix::mm::{self, MapFlags, ProtFlags};
@@ -81,7 +83,7 @@ impl Guard {
             slot.start.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let slot = GUARDED.iter().find(free).ok_or(Errno::AGAIN)?;
-        let mut standing = standing();
+        let mut standing = STANDING.lock().unpoisoned();
         // Borrowed by the first guard only: a later one would save our own handler as the previous.
         if standing.0 == 0 {
             standing.1 = Some(install());
@@ -104,7 +106,7 @@ impl Drop for Guard {
         // becomes free for another guard only after that.
         self.0.bytes.store(0, Ordering::Release);
         self.0.start.store(0, Ordering::Release);
-        let mut standing = standing();
+        let mut standing = STANDING.lock().unpoisoned();
         standing.0 -= 1;
         if standing.0 == 0
             && let Some(previous) = standing.1.take()
@@ -112,10 +114,6 @@ impl Drop for Guard {
             put_back(&previous);
         }
     }
-}
-
-fn standing() -> MutexGuard<'static, (usize, Option<libc::sigaction>)> {
-    STANDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn handler() -> libc::sighandler_t {

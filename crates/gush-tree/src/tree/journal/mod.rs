@@ -16,9 +16,10 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use rustix::fs::{OFlags, Stat};
 use rustix::process;
 
@@ -236,7 +237,7 @@ impl Journal {
             }
             let random = || u128::from(RandomState::new().hash_one(process::getpid()));
             let mark = random() << 64 | random();
-            let mut unwritten = self.unwritten();
+            let mut unwritten = self.unwritten.lock().unpoisoned();
             unwritten.add(Tag::Mark, mark);
             // Without the line the names are of no use: others are taken, and the journal's
             // failures are reported for its other lines.
@@ -251,7 +252,7 @@ impl Journal {
         if self.earlier_systems == Some(systems) {
             return Ok(true);
         }
-        let mut unwritten = self.unwritten();
+        let mut unwritten = self.unwritten.lock().unpoisoned();
         unwritten.add(Tag::On, systems);
         self.write(&mut unwritten)?;
         Ok(self.earlier_systems.is_none())
@@ -274,7 +275,7 @@ impl Journal {
 
     /// Adds a file that is done. Its line may wait for others.
     pub(crate) fn add_done(&self, file: Fingerprint) -> Result<(), Error> {
-        let mut unwritten = self.unwritten();
+        let mut unwritten = self.unwritten.lock().unpoisoned();
         unwritten.add(Tag::Done, file);
         match unwritten.lines >= WAITING_LINES || unwritten.written.elapsed() >= WAITING_TIME {
             true => self.write(&mut unwritten),
@@ -284,18 +285,14 @@ impl Journal {
 
     /// Adds a directory before it is made, and writes all that waits.
     pub(crate) fn add_makes(&self, directory: Fingerprint) -> Result<(), Error> {
-        let mut unwritten = self.unwritten();
+        let mut unwritten = self.unwritten.lock().unpoisoned();
         unwritten.add(Tag::Makes, directory);
         // At once: a directory that was made and not noted would keep the mode it was lent.
         self.write(&mut unwritten)
     }
 
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        self.write(&mut self.unwritten())
-    }
-
-    fn unwritten(&self) -> MutexGuard<'_, Unwritten> {
-        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+        self.write(&mut self.unwritten.lock().unpoisoned())
     }
 
     /// Lines that cannot be written are dropped: each failure is reported once.
@@ -350,18 +347,19 @@ mod tests {
         let done = || lines_of(Tag::Done, written()).unwrap();
         let journal = open();
         // Nothing is late while the test runs.
-        journal.unwritten().written = Instant::now() + Duration::from_secs(3600);
+        journal.unwritten.lock().unpoisoned().written = Instant::now() + Duration::from_secs(3600);
         journal.add_done(1).unwrap();
         assert_eq!(done().len(), 0);
         journal.add_makes(2).unwrap();
         assert_eq!(done(), HashSet::from([1]));
         assert_eq!(lines_of(Tag::Makes, written()).unwrap(), HashSet::from([2]));
-        journal.unwritten().written = Instant::now() + Duration::from_secs(3600);
+        journal.unwritten.lock().unpoisoned().written = Instant::now() + Duration::from_secs(3600);
         (10..9 + WAITING_LINES as u128).for_each(|file| journal.add_done(file).unwrap());
         assert_eq!(done().len(), 1);
         journal.add_done(99).unwrap();
         assert_eq!(done().len(), 1 + WAITING_LINES);
-        journal.unwritten().written = Instant::now().checked_sub(WAITING_TIME).unwrap();
+        journal.unwritten.lock().unpoisoned().written =
+            Instant::now().checked_sub(WAITING_TIME).unwrap();
         journal.add_done(100).unwrap();
         assert_eq!(done().len(), 2 + WAITING_LINES);
         journal.add_done(101).unwrap();

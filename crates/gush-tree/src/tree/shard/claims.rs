@@ -13,10 +13,11 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use gush::Unpoisoned;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -137,7 +138,7 @@ impl Claims {
         prefers: impl Fn(u64) -> bool,
         is_stopped: impl Fn() -> bool,
     ) -> io::Result<Option<u64>> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock().unpoisoned();
         let Some(_locked) = self.lock(is_stopped)? else { return Ok(None) };
         let entries = self.entries()?;
         let free = (0..).zip(&entries).filter(|(_, entry)| **entry == 0).map(|(piece, _)| piece);

@@ -10,8 +10,9 @@ use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use gush::Unpoisoned;
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -164,7 +165,7 @@ impl Division {
         if self.rule == Rule::Paths || device == self.device {
             return self.rule;
         }
-        let mut known = self.other_rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.other_rules.lock().unpoisoned();
         if let Some((_, rule)) = known.iter().find(|(other, _)| *other == device) {
             return *rule;
         }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use gush::Unpoisoned;
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -38,7 +39,7 @@ impl<'a> OwnShare<'a> {
     }
 
     pub(super) fn share(&self) -> MutexGuard<'_, Share> {
-        self.share.lock().unwrap_or_else(PoisonError::into_inner)
+        self.share.lock().unpoisoned()
     }
 }
 

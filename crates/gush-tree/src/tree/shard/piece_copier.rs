@@ -10,10 +10,11 @@ use std::fs::File;
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -324,11 +325,10 @@ impl<'a> PieceCopier<'a> {
         let failed = Mutex::new(None);
         let note = |result: Result<(), Error>| {
             if let Err(error) = result {
-                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                failed.lock().unpoisoned().get_or_insert(error);
             }
         };
-        let is_stopped =
-            || self.is_stopped() || failed.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let is_stopped = || self.is_stopped() || failed.lock().unpoisoned().is_some();
         let work = || note(self.take_until(large, &is_stopped, &mut &listener));
         thread::scope(|scope| {
             for _ in 1..threads {
@@ -337,7 +337,7 @@ impl<'a> PieceCopier<'a> {
             }
             work();
         });
-        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let failed = failed.into_inner().unpoisoned();
         if let Some(error) = failed {
             self.failed(&large.shown, error, events);
         }
@@ -362,7 +362,7 @@ impl<'a> PieceCopier<'a> {
         let place = Place::below(self.root.as_fd(), path, &shown.0);
         let job = self.job(place, stat, &shown.1);
         while !is_stopped() {
-            let earlier = left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let earlier = left.lock().unpoisoned().pop();
             let number = match earlier {
                 Some(number) => number,
                 None => {

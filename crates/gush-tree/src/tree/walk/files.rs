@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::mem;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
+use gush::Unpoisoned;
 use gush_text::quote;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -284,8 +285,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// wait for their last files, and the ones above.
     fn sync_others(&mut self) {
         let walk = self.walk;
-        let waiting =
-            mem::take(&mut *walk.with_last.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = mem::take(&mut *walk.with_last.lock().unpoisoned());
         let options = walk.common.options;
         if !options.sync || options.dry_run {
             return;

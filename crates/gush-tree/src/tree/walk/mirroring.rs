@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 
+use gush::Unpoisoned;
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::retry_on_intr;
 
@@ -13,7 +14,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::place::kind;
 use crate::tree::dir::{Dir, Pair, lost};
-use crate::tree::mirror::{self, Aside, Mirror};
+use crate::tree::mirror::{self, Mirror};
 use crate::tree::queue::Task;
 use crate::{open, overwriting};
 
@@ -71,8 +72,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn end_aside(&self, dir: &Arc<Dir>, pair: &Pair, is_committed: bool) {
         // A new manifest names the new entries, and a later mirror removes the old ones.
         let is_kept = !is_committed && self.walk.has_published.load(Ordering::Relaxed);
-        let ours: Vec<_> =
-            self.aside().extract_if(.., |aside| Arc::ptr_eq(&aside.dir, dir)).collect();
+        let ours: Vec<_> = self
+            .walk
+            .aside
+            .lock()
+            .unpoisoned()
+            .extract_if(.., |aside| Arc::ptr_eq(&aside.dir, dir))
+            .collect();
         self.with_mirror(dir, pair, |mirror| {
             let mut report = |path: &Path, result: Result<(), Error>| {
                 // The copy that an older entry takes the place of was never asked to stay.
@@ -89,10 +95,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 mirror.end_aside(aside, is_committed, &mut self.target.clone(), &mut report);
             }
         });
-    }
-
-    fn aside(&self) -> MutexGuard<'_, Vec<Aside>> {
-        self.walk.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remove_missing(&self, dir: &Dir, pair: &Pair) {
@@ -163,7 +165,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return false;
         }
         let Ok(aside) = mirror.set_aside(dir, name, is_directory) else { return false };
-        self.aside().push(aside);
+        self.walk.aside.lock().unpoisoned().push(aside);
         self.add_removal(dir);
         true
     }

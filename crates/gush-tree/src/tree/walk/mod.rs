@@ -16,10 +16,11 @@ use std::num::NonZero;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use gush::pace::{Meter, Pace};
 use rustix::io::{self, Errno};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
@@ -159,7 +160,7 @@ impl<'a> Walk<'a> {
     }
 
     fn waits_with_last(&self, dir: &Arc<Dir>) {
-        let mut waiting = self.with_last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.with_last.lock().unpoisoned();
         // Files of one directory come one after the other, so a look at the last one is enough.
         if waiting.last().is_none_or(|known| !Arc::ptr_eq(known, dir)) {
             waiting.push(Arc::clone(dir));

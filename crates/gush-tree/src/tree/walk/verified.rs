@@ -7,10 +7,10 @@
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use gush::Unpoisoned;
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
@@ -41,12 +41,12 @@ impl Walk<'_> {
     /// Remembers a file that was just compared.
     pub(super) fn note_verified(&self, path: &Path, state: &Stat) {
         let file = Verified { path: path.to_owned(), state: *state };
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+        self.verified.lock().unpoisoned().push(file);
     }
 
     /// Looks at the files compared since the last call, and reports those that are no longer equal.
     pub(super) fn verify_again(&self) {
-        let files = mem::take(&mut *self.verified.lock().unwrap_or_else(PoisonError::into_inner));
+        let files = mem::take(&mut *self.verified.lock().unpoisoned());
         let next = AtomicUsize::new(0);
         let look = || {
             // Relaxed: only the number counts.
