@@ -66,8 +66,6 @@ pub struct Described {
     /// The heading above the case, together with the cases that it can be compared with.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    #[serde(default = "gib_per_s")]
-    pub unit: String,
     /// The case of the same suite that is the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
@@ -80,10 +78,6 @@ pub struct Described {
     /// All parameters by name: two runs can be compared where these are equal.
     #[serde(default)]
     pub identity: BTreeMap<String, Value>,
-}
-
-fn gib_per_s() -> String {
-    "GiB/s".to_owned()
 }
 
 /// A figure that a command prints, in a line of JSON: `{"median_us": 41.5}`.
@@ -126,7 +120,6 @@ impl Described {
             case: case.to_owned(),
             does: String::new(),
             group: String::new(),
-            unit: gib_per_s(),
             baseline: None,
             published: None,
             printed: Vec::new(),

@@ -141,11 +141,17 @@ mod case {
 }
 
 mod copy {
+    use gush_lab::suite::copy::{WAYS, Way};
+
+    fn way(name: &str) -> &'static Way {
+        WAYS.iter().find(|way| way.name == name).unwrap()
+    }
+
     #[test]
     fn the_name_of_a_copy_has_all_parameters() {
-        use gush_lab::suite::copy::{Way, What};
+        use gush_lab::suite::copy::What;
         let what = What {
-            way: Way::named("read-write-128K").unwrap(),
+            way: way("read-write-128K"),
             size_bytes: 1 << 20,
             advice: gush::Advice::Sequential,
             space: gush::Space::AsWritten,
@@ -156,11 +162,11 @@ mod copy {
 
     #[test]
     fn a_textbook_copy_moves_all_bytes() -> Result<(), Box<dyn std::error::Error>> {
-        use gush_lab::suite::copy::{Once, Way};
+        use gush_lab::suite::copy::Once;
         let dir = tempfile::tempdir()?;
         std::fs::write(dir.path().join("a"), [7; 5000])?;
         let measured = Once {
-            way: Way::named("sendfile-4096").unwrap(),
+            way: way("sendfile-4096"),
             advice: gush::Advice::None,
             space: gush::Space::AsWritten,
             cold: false,

@@ -330,7 +330,7 @@ fn the_count_is_the_one_that_strace_gives() {
     // strace counts a call when it returns, and this one does not.
     assert_eq!(count.in_all.remove("exit_group"), Some(1));
     assert_eq!(count.in_all, straces);
-    assert_eq!(gush_lab::count::line(&count.moving), "read=257;write=256");
+    assert_eq!(gush_lab::count::line(&count.as_c_program), "read=258;write=256");
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -34,7 +34,7 @@ fn contradictions_are_refused_with_the_reason() {
         ("write --dont-touch-pages --pattern counter", "it has no --pattern"),
         ("write --technique fresh --dont-touch-pages", "fills new pages"),
         ("write --technique fresh --lock-memory", "locked pages stay"),
-        ("write --technique reservoir --pattern random", "constant only"),
+        ("write --technique reservoir --pattern counter", "constant only"),
         ("write --technique reservoir --huge-page", "kept in the kernel"),
         ("write --wait spin --busy-loop", "the same as --wait spin"),
         ("write --wait block --poll", "the same as --wait poll"),

@@ -7,8 +7,8 @@
 //! | `calls` | which calls move data, and which of their arguments are descriptors |
 //! | `fds` | the roles of the traced process's descriptors |
 //!
-//! There are three counts, because the published tables count whole C programs: those have one call
-//! more than the copy makes, the loader's `read` of the C library.
+//! Published tables count whole C programs: those have one call more than the copy makes, the
+//! loader's `read` of the C library.
 
 mod calls;
 mod fds;
@@ -29,11 +29,9 @@ pub type Calls = BTreeMap<String, u64>;
 /// The system calls of one run of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Calls that move data (or map data) on the source, on the target, or on a private pipe or
-    /// ring between them.
-    pub moving: Calls,
-    /// The same and the loader's `read` of the C library: the calls of a C program for this copy,
-    /// as published tables count them.
+    /// Calls that move or map data on the source, the target, or a private pipe or ring between
+    /// them, and the loader's `read` of the C library: the calls of a C program for this copy, as
+    /// published tables count them.
     pub as_c_program: Calls,
     /// Every call of the process from `execve` on, the start-up code's and the clock's included.
     pub in_all: Calls,
@@ -73,9 +71,6 @@ fn tally(count: &mut Count, files: &mut Files, pid: i32, number: u64, arguments:
     let roles = call.fds.iter().map(|&fd| files.role(pid, fd)).collect::<Vec<_>>();
     let between = |role: &FdRole| matches!(role, FdRole::Source | FdRole::Target | FdRole::Between);
     let moves = call.moves_data && roles.iter().any(between);
-    if moves {
-        add(&mut count.moving, &call.name);
-    }
     if moves || call.name == "read" && roles.contains(&FdRole::CLibrary) {
         add(&mut count.as_c_program, &call.name);
     }

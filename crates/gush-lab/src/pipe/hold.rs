@@ -3,7 +3,6 @@
 //!
 //! This is what `tee`, `pv` or a proxy with splice(2) do, only slower: nothing here breaks a rule.
 
-use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use gush::Errno;
 use rustix::event::PollFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use super::options::{HoldBy, ReadOptions};
+use super::options::ReadOptions;
 use super::pattern::Checker;
 use super::read::failed;
 use super::waiting;
@@ -28,27 +27,19 @@ const WAIT: Duration = Duration::from_millis(5);
 
 pub(super) struct Hold<'a> {
     options: &'a ReadOptions,
-    by: HoldBy,
     from: BorrowedFd<'a>,
     /// The two ends of each private pipe.
     private: Vec<(OwnedFd, OwnedFd)>,
-    null: File,
     checker: Checker,
     taken: u64,
     ended: bool,
 }
 
 impl<'a> Hold<'a> {
-    pub(super) fn new(
-        options: &'a ReadOptions,
-        by: HoldBy,
-        from: BorrowedFd<'a>,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(options: &'a ReadOptions, from: BorrowedFd<'a>) -> Result<Self, Error> {
         let private = (0..PIPES).map(|_| private_pipe()).collect::<Result<_, _>>()?;
-        let null = File::options().write(true).open("/dev/null");
-        let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
         let checker = Checker::new(options.pattern);
-        Ok(Self { options, by, from, private, null, checker, taken: 0, ended: false })
+        Ok(Self { options, from, private, checker, taken: 0, ended: false })
     }
 
     pub(super) fn run(&mut self) -> Result<u64, Error> {
@@ -101,30 +92,7 @@ impl<'a> Hold<'a> {
     }
 
     fn take(&self, into: &OwnedFd, most: usize) -> Result<usize, Errno> {
-        let flags = SpliceFlags::NONBLOCK;
-        match self.by {
-            HoldBy::Splice => rustix::pipe::splice(self.from, None, into, None, most, flags),
-            HoldBy::Tee => {
-                let got = rustix::pipe::tee(self.from, into, most, flags)?;
-                // tee(2) leaves the bytes where they are: they are dropped, so that the writer goes
-                // on.
-                self.drop_from_pipe(got)?;
-                Ok(got)
-            }
-        }
-    }
-
-    /// Takes the teed bytes out of the writer's pipe; its pages live on in the private one.
-    fn drop_from_pipe(&self, mut bytes: usize) -> Result<(), Errno> {
-        while bytes > 0 {
-            let flags = SpliceFlags::empty();
-            match rustix::pipe::splice(self.from, None, &self.null, None, bytes, flags) {
-                Ok(dropped) => bytes -= dropped,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
+        rustix::pipe::splice(self.from, None, into, None, most, SpliceFlags::NONBLOCK)
     }
 
     fn look_at(&mut self, out: &OwnedFd, mut held: u64) -> Result<(), Error> {

@@ -22,7 +22,7 @@ mod waiting;
 mod write;
 
 pub use memory::without_huge_pages;
-pub use options::{HoldBy, MemoryOptions, ReadOptions, Taking, Technique, WriteOptions};
+pub use options::{MemoryOptions, ReadOptions, Taking, Technique, WriteOptions};
 pub use pattern::{Checker, Corruption, Pattern};
 pub use read::{Reading, read};
 pub use waiting::Waiting;

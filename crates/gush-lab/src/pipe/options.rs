@@ -156,15 +156,6 @@ impl WriteOptions {
     }
 }
 
-/// How the hostile reader takes pieces aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HoldBy {
-    /// splice(2): the pieces leave the pipe.
-    Splice,
-    /// tee(2): a second reference is taken, then the first one dropped.
-    Tee,
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Taking {
     #[default]
@@ -172,7 +163,7 @@ pub enum Taking {
     /// splice(2) to /dev/null, unread.
     Splice,
     /// Keeps pieces in a private pipe for a while, and looks at them later.
-    Hold(HoldBy),
+    Hold,
 }
 
 /// The reader's options.
@@ -224,9 +215,7 @@ impl ReadOptions {
                 "--gift is a flag of splice (SPLICE_F_MOVE): add --splice, or leave it out",
             ),
             (
-                self.pattern != Pattern::Constant
-                    && !self.verify
-                    && !matches!(self.taking, Taking::Hold(_)),
+                self.pattern != Pattern::Constant && !self.verify && self.taking != Taking::Hold,
                 "--pattern says what should arrive, and nothing compares it: add --verify or --hold",
             ),
         ];

@@ -13,8 +13,6 @@ pub enum Pattern {
     Constant,
     /// The number of each 8 bytes, little-endian.
     Counter,
-    /// A mixed number for each 8 bytes.
-    Random,
 }
 
 /// The byte of [`Pattern::Constant`].
@@ -26,8 +24,7 @@ impl Pattern {
     pub fn fill(self, at: u64, bytes: &mut [u8]) {
         match self {
             Self::Constant => bytes.fill(CONSTANT),
-            Self::Counter => fill_words(at, bytes, |index| index),
-            Self::Random => fill_words(at, bytes, mix),
+            Self::Counter => count(at, bytes),
         }
     }
 
@@ -47,29 +44,21 @@ impl Pattern {
     }
 }
 
-fn fill_words(at: u64, bytes: &mut [u8], word: impl Fn(u64) -> u64) {
+fn count(at: u64, bytes: &mut [u8]) {
     let mut index = at / WORD_BYTES;
     let skip = (at % WORD_BYTES) as usize;
     let mut rest = bytes;
     if skip > 0 {
         let len = (WORD_BYTES as usize - skip).min(rest.len());
         let (head, tail) = rest.split_at_mut(len);
-        head.copy_from_slice(&word(index).to_le_bytes()[skip..skip + len]);
+        head.copy_from_slice(&index.to_le_bytes()[skip..skip + len]);
         rest = tail;
         index += 1;
     }
     for piece in rest.chunks_mut(WORD_BYTES as usize) {
-        piece.copy_from_slice(&word(index).to_le_bytes()[..piece.len()]);
+        piece.copy_from_slice(&index.to_le_bytes()[..piece.len()]);
         index += 1;
     }
-}
-
-/// The output function of SplitMix64 (Steele, Lea, Flood, 2014).
-fn mix(index: u64) -> u64 {
-    let mut z = index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 impl fmt::Display for Pattern {

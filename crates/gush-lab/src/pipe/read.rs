@@ -143,7 +143,7 @@ impl<'a> Intake<'a> {
                 let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
                 Ok(Self::Splice { options, from, null })
             }
-            Taking::Hold(by) => hold::Hold::new(options, by, from).map(Self::Hold),
+            Taking::Hold => hold::Hold::new(options, from).map(Self::Hold),
         }
     }
 

@@ -15,13 +15,13 @@ use serde::Serialize;
 use super::{FEWEST_SAMPLES, middle_of, range};
 
 /// How sure an interval is meant to be.
-pub const CONFIDENCE: f64 = 0.95;
+const CONFIDENCE: f64 = 0.95;
 /// How many draws make an interval.
-pub const RESAMPLES: usize = 10_000;
+const RESAMPLES: usize = 10_000;
 /// Always the same draws: the same samples give the same interval on every machine.
 const SEED: u64 = 0x6775_7368;
 
-/// The interval around a figure with [`CONFIDENCE`].
+/// The interval around a figure that holds the true one with 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     pub low: f64,

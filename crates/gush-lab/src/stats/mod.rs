@@ -8,10 +8,8 @@ mod bootstrap;
 mod outliers;
 mod verdict;
 
-pub use bootstrap::{
-    CONFIDENCE, Estimate, Interval, RESAMPLES, brackets, median, paired_ratio, ratio,
-};
-pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
+pub use bootstrap::{Estimate, Interval, brackets, median, paired_ratio, ratio};
+pub use outliers::{modified_z_scores, outliers};
 pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 
 /// How many of so many rounds choose a winner, so that the others judge the winner by samples that

@@ -5,7 +5,7 @@ use super::middle;
 /// A sample of a higher modified Z-score, either way, is an outlier: the bound that Iglewicz and
 /// Hoaglin recommend (*How to Detect and Handle Outliers*, ASQC Basic References in Quality Control
 /// 16, 1993).
-pub const OUTLIER_SCORE: f64 = 3.5;
+const OUTLIER_SCORE: f64 = 3.5;
 
 /// The expected median absolute deviation of normal samples, in standard deviations.
 const MAD_OF_NORMAL: f64 = 0.6745;
@@ -26,7 +26,7 @@ pub fn modified_z_scores(samples: &[f64]) -> Vec<f64> {
     samples.iter().map(score).collect()
 }
 
-/// Which samples are outliers, by [`OUTLIER_SCORE`].
+/// Which samples are outliers.
 pub fn outliers(samples: &[f64]) -> Vec<bool> {
     modified_z_scores(samples).iter().map(|score| score.abs() > OUTLIER_SCORE).collect()
 }

@@ -4,12 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gush_lab::Error;
-use gush_lab::pipe::{
-    BUFFER_BYTES, HoldBy, ReadOptions, Reading, SPLICE_BYTES, Taking, Waiting, read,
-};
+use gush_lab::pipe::{BUFFER_BYTES, ReadOptions, Reading, SPLICE_BYTES, Taking, Waiting, read};
 use gush_text::size_bytes;
 
-use super::shared::{Shared, named};
+use super::shared::Shared;
 use crate::talk::Talker;
 
 /// Take bytes out of the pipe on standard input, and print their rate
@@ -30,9 +28,9 @@ pub struct ReadArgs {
     /// Compare the bytes with --pattern
     #[arg(long)]
     verify: bool,
-    /// Splice or tee the bytes into a private pipe, let the writer go on, and verify them then
-    #[arg(long, value_name = "HOW", value_parser = named::<HoldBy>(), num_args = 0..=1, require_equals = true, default_missing_value = "splice")]
-    hold: Option<HoldBy>,
+    /// Splice the bytes into a private pipe, let the writer go on, and verify them then
+    #[arg(long)]
+    hold: bool,
     /// Print one line of comma-separated values: GiB/s, bytes, buffer size, pipe size, then the
     /// flags
     #[arg(long)]
@@ -50,15 +48,15 @@ impl ReadArgs {
 
     fn resolve(&self) -> Result<ReadOptions, Error> {
         let taking = match (self.hold, self.splice) {
-            (Some(_), true) => {
+            (true, true) => {
                 return Err(Error::Refused(
                     "--splice drops the bytes unread, --hold keeps them to look at: leave one out"
                         .to_owned(),
                 ));
             }
-            (Some(by), false) => Taking::Hold(by),
-            (None, true) => Taking::Splice,
-            (None, false) => Taking::Read,
+            (true, false) => Taking::Hold,
+            (false, true) => Taking::Splice,
+            (false, false) => Taking::Read,
         };
         let usual_bytes = if taking == Taking::Splice { SPLICE_BYTES } else { BUFFER_BYTES };
         let options = ReadOptions {

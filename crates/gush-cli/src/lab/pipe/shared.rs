@@ -37,7 +37,7 @@ pub struct Shared {
     /// Leave the buffer's pages as the kernel gave them
     #[arg(long)]
     dont_touch_pages: bool,
-    /// The bytes: all X, numbers that count, or mixed numbers
+    /// The bytes: all X, or numbers that count
     #[arg(long, value_name = "NAME", value_parser = named::<Pattern>(), default_value = "constant")]
     pub pattern: Pattern,
     /// Stay on processor N

@@ -30,11 +30,6 @@ impl Case for ContenderCase {
             described = described.against(baseline.as_str());
         }
         described.printed.clone_from(&rules.figures);
-        if let Some(figure) = rules.figures.first() {
-            described.unit.clone_from(&figure.unit);
-        } else if rules.bytes().or_else(|| shared.workplace.input_bytes()).is_none() {
-            described.unit = "1/s".to_owned();
-        }
         for (name, value) in values {
             described = described.with(name, plain_text(value));
         }

@@ -190,7 +190,6 @@ impl Case for Copying {
                 .with("syscalls", numbers(&count.as_c_program))
                 .with("syscalls_published", published.as_ref().map(numbers))
                 .with("syscalls_printed", printed(self.what.way.name, self.what.size_bytes))
-                .with("syscalls_moving", numbers(&count.moving))
                 .with("syscalls_in_all", numbers(&count.in_all)),
             None => measured,
         })

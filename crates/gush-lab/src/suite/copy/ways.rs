@@ -112,11 +112,6 @@ pub const WAYS: &[Way] = &[
 ];
 
 impl Way {
-    /// The way of this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        WAYS.iter().find(|way| way.name == name)
-    }
-
     /// The buffer, or the pipe, in bytes; none if there is none, or the size of a cache is unknown.
     pub fn buffer_bytes(&self) -> Option<usize> {
         match self.buffer {
