@@ -9,16 +9,8 @@ use crate::probe::Probe;
 /// A case starts processes of its own ([`crate::runner::children`]), so that one case's caches,
 /// heap and pinning are not the next one's; the runner takes the cases of a round in turn.
 pub trait Case {
-    /// The suite of the case.
-    fn suite(&self) -> &str;
-
-    /// The case's name, unique in the suite.
-    fn name(&self) -> &str;
-
-    /// The case's description, without figures.
-    fn described(&self) -> Described {
-        Described::new(self.suite(), self.name())
-    }
+    /// The case's suite, name and description, without figures.
+    fn described(&self) -> &Described;
 
     /// Makes all that the first round needs: files made, caches warmed.
     ///
@@ -50,10 +42,10 @@ pub fn choose(
     mut cases: Vec<Box<dyn Case>>,
     names: &[String],
 ) -> Result<Vec<Box<dyn Case>>, Error> {
-    if let Some(unknown) = names.iter().find(|name| cases.iter().all(|case| case.name() != **name))
-    {
-        return Err(Error::unknown("case", unknown, cases.iter().map(|case| case.name())));
+    let known = cases.iter().map(|case| case.described().case.as_str());
+    if let Some(unknown) = names.iter().find(|name| known.clone().all(|case| case != **name)) {
+        return Err(Error::unknown("case", unknown, known));
     }
-    cases.retain(|case| names.is_empty() || names.iter().any(|name| name == case.name()));
+    cases.retain(|case| names.is_empty() || names.contains(&case.described().case));
     Ok(cases)
 }

@@ -57,7 +57,6 @@ pub fn pin(processor: usize) -> Result<(), Error> {
 /// A case that is nothing but one such process.
 #[derive(Clone, Debug)]
 pub struct Single {
-    suite: &'static str,
     program: PathBuf,
     /// The arguments after `gush lab once`.
     words: Vec<OsString>,
@@ -77,21 +76,13 @@ impl Single {
     ) -> Self {
         let words = [suite.name, "--way", &described.case, "--bytes", &bytes.to_string()];
         let words = words.map(OsString::from).into();
-        Self { suite: suite.name, program: asked.program.clone(), words, pinned, described }
+        Self { program: asked.program.clone(), words, pinned, described }
     }
 }
 
 impl Case for Single {
-    fn suite(&self) -> &'static str {
-        self.suite
-    }
-
-    fn name(&self) -> &str {
-        &self.described.case
-    }
-
-    fn described(&self) -> Described {
-        self.described.clone()
+    fn described(&self) -> &Described {
+        &self.described
     }
 
     fn measure(&self, probe: &Probe) -> Result<Measured, Error> {

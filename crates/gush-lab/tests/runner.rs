@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use gush_lab::Error;
 use gush_lab::case::Case;
-use gush_lab::model::Measured;
+use gush_lab::model::{Described, Measured};
 use gush_lab::probe::Probe;
 use gush_lab::runner::{Event, Outcome, RunEnd, Runner, children};
 
 /// A name, and a shell script that prints the figure.
-struct Script(&'static str, &'static str);
+struct Script(Described, &'static str);
+
+fn script(name: &str, text: &'static str) -> Script {
+    Script(Described::new("scripts", name), text)
+}
 
 impl Case for Script {
-    fn suite(&self) -> &'static str {
-        "scripts"
-    }
-
-    fn name(&self) -> &str {
-        self.0
+    fn described(&self) -> &Described {
+        &self.0
     }
 
     fn measure(&self, _: &Probe) -> Result<Measured, Error> {
@@ -48,20 +48,23 @@ fn run_until(
     let probe = Probe::default();
     let cases = scripts.map(|script| Box::new(script) as Box<dyn Case>);
     let reported = RefCell::new(Vec::new());
-    let outcome =
-        Runner { probe: &probe, rounds: 3, time, end }.run(&mut |_, _| true, &cases, |event| {
+    let outcome = Runner { probe: &probe, rounds: 3, time, end, switch: None }.run(
+        &mut |_, _| true,
+        &cases,
+        |event| {
             reported.borrow_mut().push(match event {
                 Event::Begins { case, round } => format!("{case} {round}"),
                 Event::Measured(sample) => format!("= {}", sample.measured.gib_per_s.unwrap()),
                 Event::Failed { case, error } => format!("{case}: {error}"),
             });
-        });
+        },
+    );
     (outcome, reported.into_inner())
 }
 
 #[test]
 fn cases_take_turns_in_rounds_after_a_warm_up() {
-    let (outcome, reported) = run([Script("a", "echo 1"), Script("b", "echo 2")], None);
+    let (outcome, reported) = run([script("a", "echo 1"), script("b", "echo 2")], None);
     assert_eq!(reported[..2], ["a 0", "b 0"]);
     let [a, b] = ["a", "b"].map(|case| {
         let figure = if case == "a" { "= 1" } else { "= 2" };
@@ -78,15 +81,15 @@ fn cases_take_turns_in_rounds_after_a_warm_up() {
 }
 
 /// Takes no time at all.
-struct Nothing(&'static str);
+struct Nothing(Described);
+
+fn nothing(name: &str) -> Box<dyn Case> {
+    Box::new(Nothing(Described::new("nothing", name)))
+}
 
 impl Case for Nothing {
-    fn suite(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn name(&self) -> &str {
-        self.0
+    fn described(&self) -> &Described {
+        &self.0
     }
 
     fn measure(&self, _: &Probe) -> Result<Measured, Error> {
@@ -98,8 +101,8 @@ impl Case for Nothing {
 fn no_case_always_follows_the_same_other_one() {
     const ROUNDS: u32 = 100;
     let probe = Probe::default();
-    let cases = ["a", "b", "c"].map(|name| Box::new(Nothing(name)) as Box<dyn Case>);
-    let runner = Runner { probe: &probe, rounds: ROUNDS, time: None, end: None };
+    let cases = ["a", "b", "c"].map(nothing);
+    let runner = Runner { probe: &probe, rounds: ROUNDS, time: None, end: None, switch: None };
     let samples = runner.run(&mut |_, _| true, &cases, |_| ()).samples;
     let orders: BTreeSet<Vec<&str>> = samples
         .chunks(cases.len())
@@ -115,16 +118,15 @@ fn one_round_alone_begins_with_the_cases_named_first() {
     let probe = Probe::default();
     let names: Vec<&str> =
         "abcdefghijklmnopqrstuvwxyz".split("").filter(|name| !name.is_empty()).collect();
-    let cases: Vec<Box<dyn Case>> =
-        names.iter().map(|name| Box::new(Nothing(name)) as Box<dyn Case>).collect();
-    let runner = Runner { probe: &probe, rounds: 1, time: None, end: None };
+    let cases: Vec<Box<dyn Case>> = names.iter().map(|name| nothing(name)).collect();
+    let runner = Runner { probe: &probe, rounds: 1, time: None, end: None, switch: None };
     let samples = runner.run(&mut |_, _| true, &cases, |_| ()).samples;
     assert_eq!(samples.iter().map(|sample| sample.case.as_str()).collect::<Vec<_>>(), names);
 }
 
 #[test]
 fn a_case_that_dies_is_reported_once_and_the_others_go_on() {
-    let (outcome, reported) = run([Script("dies", "kill -9 $$"), Script("lives", "echo 1")], None);
+    let (outcome, reported) = run([script("dies", "kill -9 $$"), script("lives", "echo 1")], None);
     assert_eq!(
         reported.iter().filter(|line| line.starts_with("dies: ")).count(),
         1,
@@ -147,14 +149,14 @@ fn a_program_that_cannot_be_started_is_a_sentence() {
 
 #[test]
 fn when_time_is_up_every_case_was_measured_once() {
-    let scripts = [Script("a", "echo 1"), Script("b", "echo 2")];
+    let scripts = [script("a", "echo 1"), script("b", "echo 2")];
     let (outcome, _) = run(scripts, Some(Duration::ZERO));
     assert_eq!((outcome.samples.len(), outcome.end), (2, RunEnd::OutOfTime));
 }
 
 #[test]
 fn nothing_begins_after_the_end() {
-    let scripts = [Script("a", "echo 1"), Script("b", "echo 2")];
+    let scripts = [script("a", "echo 1"), script("b", "echo 2")];
     let (outcome, reported) = run_until(scripts, None, Some(Instant::now()));
     assert_eq!((reported.len(), outcome.samples.len(), outcome.end), (0, 0, RunEnd::OutOfTime));
 }

@@ -135,7 +135,7 @@ mod case {
         };
         let two =
             case::choose(all(), &["huge-splice".to_owned(), "write-read".to_owned()]).unwrap();
-        assert_eq!((two.len(), two[0].name()), (2, "write-read"));
+        assert_eq!((two.len(), two[0].described().case.as_str()), (2, "write-read"));
         assert!(case::choose(all(), &["nope".to_owned()]).is_err());
     }
 }

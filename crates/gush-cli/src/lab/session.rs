@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use gush_lab::Error;
 use gush_lab::case::Case;
+use gush_lab::explain::Switch;
 use gush_lab::model::{Described, Failure, Run, Sample, Warning};
 use gush_lab::probe::{self, Probe};
 use gush_lab::runner::{RunEnd, Runner, Schedule, interrupt};
@@ -87,6 +88,8 @@ pub struct Session {
     is_unstored: bool,
     wanted: usize,
     not_reached: usize,
+    /// perf's switch, where this program was started to be recorded.
+    pub switch: Option<Switch>,
 }
 
 impl Session {
@@ -126,13 +129,14 @@ impl Session {
             is_unstored: false,
             wanted: 0,
             not_reached: 0,
+            switch: None,
         })
     }
 
     /// Notes the cases to be measured: before the first measurement, so that a killed run has the
     /// cases of all suites.
     pub fn expect(&mut self, cases: &[Box<dyn Case>]) {
-        let described = cases.iter().map(|case| case.described());
+        let described = cases.iter().map(|case| case.described().clone());
         // Thousands of cells of the matrix have a name and no description.
         let telling = described.filter(|one| *one != Described::new(&one.suite, &one.case));
         self.run.cases.extend(telling);
@@ -182,7 +186,7 @@ impl Session {
         self.wanted += rounds.map_or(0, |rounds| cases.len() * rounds as usize);
         let rounds = rounds.unwrap_or(u32::MAX);
         let probe = self.probe.clone();
-        let runner = Runner { probe: &probe, rounds, time, end };
+        let runner = Runner { probe: &probe, rounds, time, end, switch: self.switch.as_ref() };
         let mut recording = self.recording.take();
         let mut stored = self.run.samples.len();
         let outcome = runner.run(schedule, cases, |event| {
@@ -215,8 +219,8 @@ impl Session {
             (self.run.samples.iter().map(|s| (&*s.suite, &*s.case)))
                 .chain(self.run.failures.iter().map(|f| (&*f.suite, &*f.case)))
                 .collect();
-        let is_reached = |case: &dyn Case| reached.contains(&(case.suite(), case.name()));
-        self.not_reached += cases.iter().filter(|case| !is_reached(case.as_ref())).count();
+        let is_reached = |one: &Described| reached.contains(&(&*one.suite, &*one.case));
+        self.not_reached += cases.iter().filter(|case| !is_reached(case.described())).count();
     }
 
     /// The number of cases neither measured nor failed, because of the time limit or an interrupt.

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use gush_lab::explain::Switch;
 use gush_lab::probe::Probe;
 use gush_lab::suite::{Asked, SUITES, Suite};
-use gush_lab::{Error, csv, explain, table, transfer};
+use gush_lab::{Error, csv, table, transfer};
 use gush_text::quote;
 
 use super::reporting;
@@ -82,13 +83,14 @@ fn measured(
     let Common { rounds, only, csv, json, report, keep } = common;
     let mut asked = Asked::new(this_program()?, matches.clone());
     asked.only = only;
-    let mut made = suite.cases(&asked)?;
-    made.cases = explain::recorded(made.cases)?;
+    let made = suite.cases(&asked)?;
+    let switch = Switch::for_the_only(&made.cases)?;
     made.notes.iter().for_each(|note| talker.say(note));
     if let Some(Err(why)) = report.as_deref().map(takes_text_in_its_directory) {
         return Err(Error::refused(why));
     }
     let mut session = Session::begin(talker.clone(), &keep, Probe::take())?;
+    session.switch = switch;
     let mut screen = Screen::new(talker.clone(), rounds);
     if csv {
         screen.print(csv::HEADER);

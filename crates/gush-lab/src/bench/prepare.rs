@@ -27,6 +27,8 @@ pub struct Prepared {
     pub absent: Vec<Absent>,
     /// Doubts about the comparison, as sentences.
     pub notes: Vec<String>,
+    /// The label of the contender that the others are measured against.
+    pub baseline: String,
     contenders: Vec<Rc<Contender>>,
     shared: Rc<Shared>,
 }
@@ -42,7 +44,6 @@ impl Comparison {
             suite: self.suite(),
             rules: self.clone(),
             expected: RefCell::new(self.expectation(&workplace)?),
-            baseline: OnceCell::new(),
             changed_by: OnceCell::new(),
             workplace,
         });
@@ -57,18 +58,15 @@ impl Comparison {
                 _ => contenders.push(Rc::new(contender)),
             }
         }
-        if let Some(first) = contenders.first() {
-            // The cell is set only here.
-            let _ = shared.baseline.set(first.label().to_owned());
-        }
-        let case = |one: &Rc<Contender>| Box::new(ContenderCase(Rc::clone(one))) as Box<dyn Case>;
+        let baseline = contenders.first().map_or(measure.as_str(), |first| first.label());
+        let case = |one| Box::new(ContenderCase::new(one, baseline)) as Box<dyn Case>;
         let cases = contenders.iter().map(case).collect();
         let mut notes = self.notes(&shared);
-        if let Some(first) = contenders.first().filter(|first| first.label() != measure) {
-            let other = first.label();
-            notes.push(format!("{measure} is absent: {other} is the measure of the others"));
+        if baseline != measure {
+            notes.push(format!("{measure} is absent: {baseline} is the measure of the others"));
         }
-        Ok(Prepared { cases, absent, notes, contenders, shared })
+        let baseline = baseline.to_owned();
+        Ok(Prepared { cases, absent, notes, baseline, contenders, shared })
     }
 
     /// The shell that starts the commands, if one does.
@@ -149,11 +147,6 @@ impl Comparison {
 }
 
 impl Prepared {
-    /// The label of the contender that the others are measured against.
-    pub fn baseline(&self) -> &str {
-        self.shared.baseline.get().map_or("", String::as_str)
-    }
-
     /// Whether the outputs were equal, as a sentence; `None` if none was compared.
     pub fn agreement(&self) -> Result<Option<String>, Error> {
         let ignores_output = self.shared.rules.ignores_output;

@@ -15,7 +15,6 @@ pub(super) struct Shared {
     pub(super) rules: Comparison,
     pub(super) shell: Option<Vec<String>>,
     pub(super) workplace: Workplace,
-    pub(super) baseline: OnceCell<String>,
     /// The right output: as requested, or else the first.
     pub(super) expected: RefCell<Option<Expected>>,
     pub(super) changed_by: OnceCell<String>,

@@ -14,4 +14,4 @@ pub mod trace;
 pub use calls::Calls;
 pub use kinds::{WorkKind, kind_of};
 pub use stacks::{Share, Stacks};
-pub use switch::recorded;
+pub use switch::Switch;

@@ -6,14 +6,11 @@ use std::env;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::Error;
 use crate::case::Case;
-use crate::model::{Described, Measured};
-use crate::probe::Probe;
 
 /// Names the directory of the two FIFOs, for the program that perf starts.
 const VARIABLE: &str = "GUSH_LAB_RECORD";
@@ -37,40 +34,41 @@ fn fifos(dir: &Path) -> [PathBuf; 2] {
     ["control", "answers"].map(|name| dir.join(name))
 }
 
-/// The same cases, recorded during the measurement, where this program was started to be recorded.
-///
-/// # Errors
-/// When there are several cases, whose times would be mixed; when perf cannot be reached.
-pub fn recorded(cases: Vec<Box<dyn Case>>) -> Result<Vec<Box<dyn Case>>, Error> {
-    let Some(dir) = env::var_os(VARIABLE) else { return Ok(cases) };
-    if cases.len() > 1 {
-        let names: Vec<&str> = cases.iter().map(|case| case.name()).collect();
-        return Err(Error::refused(several(&names)));
-    }
-    let [control, answers] = fifos(Path::new(&dir));
-    // Opening a FIFO waits for the other side, so that perf is there from here on.
-    let reached = File::options().write(true).open(control);
-    let switch = reached
-        .and_then(|control| Ok(Switch { control, answers: RefCell::new(File::open(answers)?) }));
-    let switch = Rc::new(switch.map_err(|error| Error::failed("cannot reach perf", error))?);
-    let recorded = |case| -> Box<dyn Case> { Box::new(Recorded { case, switch: switch.clone() }) };
-    Ok(cases.into_iter().map(recorded).collect())
-}
-
-/// Why `names` cannot be recorded together.
-fn several(names: &[&str]) -> String {
-    const SHOWN: usize = 12;
-    let shown = names[..names.len().min(SHOWN)].join(", ");
-    let more = if names.len() > SHOWN { ", …" } else { "" };
-    format!("these are {} cases, and one is explained at a time: {shown}{more}", names.len())
-}
-
-struct Switch {
+/// The FIFOs of the perf that records this program.
+#[derive(Debug)]
+pub struct Switch {
     control: File,
     answers: RefCell<File>,
 }
 
 impl Switch {
+    /// perf's switch, where this program was started to be recorded.
+    ///
+    /// # Errors
+    /// When there are several cases, whose times would be mixed; when perf cannot be reached.
+    pub fn for_the_only(cases: &[Box<dyn Case>]) -> Result<Option<Self>, Error> {
+        let Some(dir) = env::var_os(VARIABLE) else { return Ok(None) };
+        if cases.len() > 1 {
+            let names: Vec<&str> = cases.iter().map(|case| &*case.described().case).collect();
+            return Err(Error::refused(several(&names)));
+        }
+        let [control, answers] = fifos(Path::new(&dir));
+        // Opening a FIFO waits for the other side, so that perf is there from here on.
+        let reached = File::options().write(true).open(control);
+        let switch = reached
+            .and_then(|control| Ok(Self { control, answers: RefCell::new(File::open(answers)?) }));
+        switch.map(Some).map_err(|error| Error::failed("cannot reach perf", error))
+    }
+
+    /// Records what `measure` does.
+    pub(crate) fn around<T>(&self, measure: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.say("enable")?;
+        let measured = measure();
+        // Also after a failure, or perf would record the next preparation.
+        self.say("disable")?;
+        measured
+    }
+
     /// Tells perf, and waits for the answer.
     fn say(&self, word: &str) -> Result<(), Error> {
         let written = (&self.control).write_all(format!("{word}\n").as_bytes());
@@ -91,41 +89,10 @@ impl Switch {
     }
 }
 
-struct Recorded {
-    case: Box<dyn Case>,
-    switch: Rc<Switch>,
-}
-
-impl Case for Recorded {
-    fn suite(&self) -> &str {
-        self.case.suite()
-    }
-
-    fn name(&self) -> &str {
-        self.case.name()
-    }
-
-    fn described(&self) -> Described {
-        self.case.described()
-    }
-
-    fn prepare(&self, probe: &Probe) -> Result<(), Error> {
-        self.case.prepare(probe)
-    }
-
-    fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
-        self.case.warm_up(probe)
-    }
-
-    fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
-        self.switch.say("enable")?;
-        let measured = self.case.measure(probe);
-        // Also after a failure, or perf would record the next preparation.
-        self.switch.say("disable")?;
-        measured
-    }
-
-    fn tidy(&self) {
-        self.case.tidy();
-    }
+/// Why `names` cannot be recorded together.
+fn several(names: &[&str]) -> String {
+    const SHOWN: usize = 12;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    format!("these are {} cases, and one is explained at a time: {shown}{more}", names.len())
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::case::Case;
-use crate::model::{Failure, Sample};
+use crate::explain::Switch;
+use crate::model::{Described, Failure, Sample};
 use crate::probe::Probe;
 
 pub use usage::{Usage, start_bytes};
@@ -72,6 +73,8 @@ pub struct Runner<'a> {
     pub time: Option<Duration>,
     /// Nothing begins after this moment, measured before or not.
     pub end: Option<Instant>,
+    /// Switches perf on around each measurement.
+    pub switch: Option<&'a Switch>,
 }
 
 impl Runner<'_> {
@@ -129,7 +132,8 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
             if stopped.is_err() {
                 break;
             }
-            (self.report)(Event::Begins { case: case.name(), round });
+            let Described { suite, case: name, .. } = case.described();
+            (self.report)(Event::Begins { case: name, round });
             match self.once(case, round) {
                 Ok(()) => {}
                 // Its processes were ended; that is not its failure.
@@ -138,10 +142,10 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
                     break;
                 }
                 Err(error) => {
-                    (self.report)(Event::Failed { case: case.name(), error: &error });
+                    (self.report)(Event::Failed { case: name, error: &error });
                     self.outcome.failures.push(Failure {
-                        suite: case.suite().to_owned(),
-                        case: case.name().to_owned(),
+                        suite: suite.clone(),
+                        case: name.clone(),
                         error: error.to_string(),
                     });
                     failed.push(index);
@@ -177,14 +181,11 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
             case.tidy();
             return warmed_up;
         }
-        let measured = case.measure(probe);
+        let measure = || case.measure(probe);
+        let measured = self.runner.switch.map_or_else(measure, |switch| switch.around(measure));
         case.tidy();
-        let sample = Sample {
-            suite: case.suite().to_owned(),
-            case: case.name().to_owned(),
-            round,
-            measured: measured?,
-        };
+        let Described { suite, case, .. } = case.described().clone();
+        let sample = Sample { suite, case, round, measured: measured? };
         (self.report)(Event::Measured(&sample));
         self.outcome.samples.push(sample);
         Ok(())

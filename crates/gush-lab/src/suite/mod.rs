@@ -225,7 +225,7 @@ mod tests {
             let whole = Asked { only: Vec::new(), ..tour.clone() };
             for asked in [tour, whole] {
                 let cases = suite.cases(&asked).expect("cases").cases;
-                let all: Vec<_> = cases.iter().map(|case| case.described()).collect();
+                let all: Vec<_> = cases.iter().map(|case| case.described().clone()).collect();
                 for one in &all {
                     let Some(baseline) = &one.baseline else { continue };
                     let other = all.iter().find(|other| other.case == *baseline);

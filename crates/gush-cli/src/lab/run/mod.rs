@@ -118,7 +118,7 @@ fn measure(
     }
     prepared.notes.iter().for_each(|note| talker.say(note));
     screen.set_outlook(outlook(pace));
-    let mut schedule = Paced::new(pace, prepared.baseline(), comparison.figures.first());
+    let mut schedule = Paced::new(pace, &prepared.baseline, comparison.figures.first());
     session.expect(&prepared.cases);
     let rows = csv::Rows::of(session.run());
     session.measure(
@@ -134,7 +134,7 @@ fn measure(
     );
     // An interrupt ends the reading of an input, too, and is reported at the end.
     let agreement = if session.is_interrupted() { Ok(None) } else { prepared.agreement() };
-    let measure = prepared.baseline().to_owned();
+    let measure = prepared.baseline.clone();
     prepared.end(
         |error| session.leave_out(&suite, error),
         |cleanup| {

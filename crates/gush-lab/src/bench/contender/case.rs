@@ -10,31 +10,31 @@ use crate::model::{Described, Measured};
 use crate::probe::Probe;
 
 /// A contender's turns in the rounds.
-pub(in super::super) struct ContenderCase(pub(in super::super) Rc<Contender>);
+pub(in super::super) struct ContenderCase {
+    contender: Rc<Contender>,
+    described: Described,
+}
 
-impl Case for ContenderCase {
-    fn suite(&self) -> &str {
-        &self.0.shared.suite
+impl ContenderCase {
+    /// Measured against the contender with the label `baseline`.
+    pub(in super::super) fn new(contender: &Rc<Contender>, baseline: &str) -> Self {
+        Self { contender: Rc::clone(contender), described: contender.described(baseline) }
     }
+}
 
-    fn name(&self) -> &str {
-        &self.0.label
-    }
-
-    fn described(&self) -> Described {
-        let Contender { label, command, hooks, values, shared, .. } = &*self.0;
+impl Contender {
+    fn described(&self, baseline: &str) -> Described {
+        let Self { label, command, hooks, values, shared, .. } = self;
         let rules = &shared.rules;
-        let mut described =
-            Described::new(&shared.suite, label).with("command", plain_text(command));
-        if let Some(baseline) = shared.baseline.get() {
-            described = described.against(baseline.as_str());
-        }
+        let mut described = Described::new(&shared.suite, label)
+            .with("command", plain_text(command))
+            .against(baseline);
         described.printed.clone_from(&rules.figures);
         for (name, value) in values {
             described = described.with(name, plain_text(value));
         }
         let env: Vec<String> =
-            self.0.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            self.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         if !env.is_empty() {
             described = described.with("env", plain_text(&env.join(" ")));
         }
@@ -62,7 +62,7 @@ impl Case for ContenderCase {
         }
         let [file_system, device] = shared.workplace.file_system();
         described
-            .with("output", self.0.output().name())
+            .with("output", self.output().name())
             .with("stdin", rules.is_input_piped)
             .with("ignore_failure", rules.ignored.to_json())
             .with(
@@ -74,9 +74,15 @@ impl Case for ContenderCase {
             .with("repeat", rules.repeat())
             .with("keep_out", rules.keeps_output)
     }
+}
+
+impl Case for ContenderCase {
+    fn described(&self) -> &Described {
+        &self.described
+    }
 
     fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
-        let contender = &self.0;
+        let contender = &self.contender;
         let left_out = |program: Option<String>| match program {
             Some(program) => {
                 let why = absence(&program, contender.label());
@@ -92,7 +98,7 @@ impl Case for ContenderCase {
     }
 
     fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
-        let contender = &self.0;
+        let contender = &self.contender;
         let before = contender.shared.workplace.survey();
         // The first output is the measure for all, so there must be one before the first sample.
         let least = u32::from(contender.sets_the_expected());
@@ -107,6 +113,6 @@ impl Case for ContenderCase {
     }
 
     fn measure(&self, _probe: &Probe) -> Result<Measured, Error> {
-        self.0.sample("")
+        self.contender.sample("")
     }
 }

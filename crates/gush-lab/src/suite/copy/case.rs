@@ -54,6 +54,28 @@ impl What {
             || self.name() == asked
             || self.name().rsplit_once('@').is_some_and(|(name, _)| name == asked)
     }
+
+    /// The textbook's loop over 128 KiB is the baseline, with the source in the same cache state.
+    fn described(self, files: &Files) -> Described {
+        let Self { way, size_bytes, advice, space, cold } = self;
+        let plain = What { way: &BASELINE, advice: Advice::None, space: Space::AsWritten, ..self };
+        let does = match way.buffer_bytes() {
+            Some(bytes) => format!("{}, {}", way.method, gush_text::typed_bytes(bytes as u64)),
+            None => way.method.to_owned(),
+        };
+        let [file_system, device] = files.file_system();
+        Described::new(SUITE.name, &self.name())
+            .does(does)
+            .group(if cold { "The source out of the cache" } else { "The source in the cache" })
+            .against(plain.name())
+            .with("way", way.name)
+            .with("size_bytes", size_bytes)
+            .with("advice", name_of(ADVICE, &advice))
+            .with("space", name_of(SPACE, &space))
+            .with("cold", cold)
+            .with("file_system", file_system)
+            .with("device", device)
+    }
 }
 
 /// The way that the others are measured against.
@@ -66,7 +88,7 @@ const BASELINE: Way = Way {
 
 pub(super) struct Copying {
     what: What,
-    name: String,
+    described: Described,
     program: PathBuf,
     files: Rc<Files>,
     counts: bool,
@@ -77,7 +99,8 @@ pub(super) struct Copying {
 impl Copying {
     pub(super) fn new(what: What, program: PathBuf, files: Rc<Files>, counts: bool) -> Self {
         let (counted, verified) = (OnceCell::new(), Cell::new(false));
-        Self { name: what.name(), what, program, files, counts, counted, verified }
+        let described = what.described(&files);
+        Self { what, described, program, files, counts, counted, verified }
     }
 
     /// The arguments after `gush lab once`.
@@ -114,40 +137,8 @@ impl Copying {
 }
 
 impl Case for Copying {
-    fn suite(&self) -> &'static str {
-        SUITE.name
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The textbook's loop over 128 KiB is the baseline, with the source in the same cache state.
-    fn described(&self) -> Described {
-        let What { way, size_bytes, advice, space, cold } = self.what;
-        let plain = What {
-            way: &BASELINE,
-            size_bytes,
-            advice: Advice::None,
-            space: Space::AsWritten,
-            cold,
-        };
-        let does = match way.buffer_bytes() {
-            Some(bytes) => format!("{}, {}", way.method, gush_text::typed_bytes(bytes as u64)),
-            None => way.method.to_owned(),
-        };
-        let [file_system, device] = self.files.file_system();
-        Described::new(SUITE.name, &self.name)
-            .does(does)
-            .group(if cold { "The source out of the cache" } else { "The source in the cache" })
-            .against(plain.name())
-            .with("way", way.name)
-            .with("size_bytes", size_bytes)
-            .with("advice", name_of(ADVICE, &advice))
-            .with("space", name_of(SPACE, &space))
-            .with("cold", cold)
-            .with("file_system", file_system)
-            .with("device", device)
+    fn described(&self) -> &Described {
+        &self.described
     }
 
     /// Makes the source, and counts the calls: a traced copy is not measured.

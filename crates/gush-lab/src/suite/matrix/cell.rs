@@ -80,14 +80,15 @@ pub fn cases(plan: &Plan) -> Matrix {
                     continue;
                 }
                 let bytes = plan.bytes.unwrap_or(if is_s4 { S4_BYTES } else { GRID_BYTES });
-                let cell = Cell {
-                    name: format!("{method}:{source}:{target}"),
-                    method,
-                    source,
-                    target,
-                    speed_bytes: plan.speed.then_some(bytes),
-                    prober: prober.clone(),
+                let speed_bytes = plan.speed.then_some(bytes);
+                // Of a cell that is not timed the name says all, and there are thousands.
+                let described = Described::new("matrix", &format!("{method}:{source}:{target}"));
+                let described = match speed_bytes {
+                    Some(bytes) => described.with("bytes", bytes),
+                    None => described,
                 };
+                let prober = prober.clone();
+                let cell = Cell { described, method, source, target, speed_bytes, prober };
                 cells.push((!is_s4, cell));
             }
         }
@@ -100,7 +101,7 @@ pub fn cases(plan: &Plan) -> Matrix {
 
 /// A method on a pair.
 struct Cell {
-    name: String,
+    described: Described,
     method: Method,
     source: Kind,
     target: Kind,
@@ -109,18 +110,8 @@ struct Cell {
 }
 
 impl Case for Cell {
-    fn suite(&self) -> &'static str {
-        "matrix"
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Of a cell that is not timed the name says all, and there are thousands.
-    fn described(&self) -> Described {
-        let described = Described::new("matrix", &self.name);
-        self.speed_bytes.map_or(described.clone(), |bytes| described.with("bytes", bytes))
+    fn described(&self) -> &Described {
+        &self.described
     }
 
     /// Verifying comes first anyway, and warms up the caches.

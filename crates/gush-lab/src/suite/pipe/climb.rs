@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use nix::sys::resource::UsageWho;
 
+use super::SUITE;
 use super::hostile::{Evidence, Hostile};
 use super::steps::{SOURCE, Step};
 use crate::Error;
@@ -22,6 +23,7 @@ pub(super) struct Climb {
     bytes: u64,
     hostile: Rc<Hostile>,
     evidence: OnceCell<Evidence>,
+    described: Described,
 }
 
 impl Climb {
@@ -31,7 +33,20 @@ impl Climb {
         bytes: u64,
         hostile: Rc<Hostile>,
     ) -> Self {
-        Self { step, program: program.to_owned(), bytes, hostile, evidence: OnceCell::new() }
+        let Step { name, does, write, read, group, baseline, published, .. } = step;
+        let described = Described::new(SUITE.name, name)
+            .does(*does)
+            .group(*group)
+            .against(*baseline)
+            .with("write", write.join(" "))
+            .with("read", read.join(" "))
+            .with("bytes", bytes);
+        let described = match published {
+            Some((from, to)) => described.published(*from, *to, SOURCE),
+            None => described,
+        };
+        let (program, evidence) = (program.to_owned(), OnceCell::new());
+        Self { step, program, bytes, hostile, evidence, described }
     }
 
     /// The reader's measurement of `bytes`.
@@ -61,27 +76,8 @@ impl Climb {
 }
 
 impl Case for Climb {
-    fn suite(&self) -> &'static str {
-        super::SUITE.name
-    }
-
-    fn name(&self) -> &str {
-        self.step.name
-    }
-
-    fn described(&self) -> Described {
-        let Step { name, does, write, read, group, baseline, published, .. } = self.step;
-        let described = Described::new(self.suite(), name)
-            .does(*does)
-            .group(*group)
-            .against(*baseline)
-            .with("write", write.join(" "))
-            .with("read", read.join(" "))
-            .with("bytes", self.bytes);
-        match published {
-            Some((from, to)) => described.published(*from, *to, SOURCE),
-            None => described,
-        }
+    fn described(&self) -> &Described {
+        &self.described
     }
 
     fn prepare(&self, probe: &Probe) -> Result<(), Error> {

@@ -61,16 +61,15 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
         let settings = question.settings().into_iter().map(Some);
         for setting in std::iter::once(None).chain(settings) {
             let trial = Trial::new(&question, setting);
-            let name = trial.name().to_owned();
+            let name = trial.described().case.clone();
             let is_left = !is_asked(&question.name()) && !is_asked(&name);
+            if !is_left {
+                match setting.and_then(|_| trial.refusal()) {
+                    Some(why) => refused.push(format!("{name} is left out: {why}")),
+                    None => made.cases.push(Box::new(trial)),
+                }
+            }
             names.push(name);
-            if is_left {
-                continue;
-            }
-            match setting.and_then(|_| trial.refusal()) {
-                Some(why) => refused.push(format!("{} is left out: {why}", trial.name())),
-                None => made.cases.push(Box::new(trial)),
-            }
         }
     }
     let is_unknown = |name: &&String| !moves.contains(name) && !names.contains(name);

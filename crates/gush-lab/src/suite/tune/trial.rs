@@ -22,7 +22,7 @@ const MOST_MOVES: u64 = 64;
 const RESERVED_BYTES: u64 = 16 << 20;
 
 pub(super) struct Trial {
-    name: String,
+    described: Described,
     way: String,
     question: Rc<Question>,
     /// None: the plan's choice.
@@ -41,8 +41,13 @@ fn name(question: &Question, way: &str) -> String {
 impl Trial {
     pub(super) fn new(question: &Rc<Question>, setting: Option<Setting>) -> Self {
         let way = setting.map_or_else(|| AUTO.to_owned(), |setting| setting.to_string());
-        let (name, question) = (name(question, &way), Rc::clone(question));
-        Self { name, way, question, setting, used: RefCell::default() }
+        let described = Described::new(SUITE.name, &name(question, &way))
+            .group(question.name())
+            .against(name(question, AUTO))
+            .with("way", way.as_str())
+            .with("bytes", question.bytes);
+        let question = Rc::clone(question);
+        Self { described, way, question, setting, used: RefCell::default() }
     }
 
     /// Why the setting does not move these bytes right here; tried with a few.
@@ -83,20 +88,8 @@ fn main_method(report: &Report) -> String {
 }
 
 impl Case for Trial {
-    fn suite(&self) -> &'static str {
-        SUITE.name
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn described(&self) -> Described {
-        Described::new(SUITE.name, &self.name)
-            .group(self.question.name())
-            .against(name(&self.question, AUTO))
-            .with("way", self.way.as_str())
-            .with("bytes", self.question.bytes)
+    fn described(&self) -> &Described {
+        &self.described
     }
 
     fn measure(&self, _probe: &Probe) -> Result<Measured, Error> {
