@@ -261,15 +261,6 @@ mod explain {
         assert_eq!(stacks.cpu_ns(), 250_000);
         Ok(())
     }
-
-    #[test]
-    fn a_case_names_its_method() {
-        use gush::MethodName;
-        use gush_lab::explain::trace::method_in;
-        assert_eq!(method_in("copy-file-range-64K"), Some(MethodName::CopyFileRange));
-        assert_eq!(method_in("stdio-char"), Some(MethodName::ReadWrite));
-        assert_eq!(method_in("nothing"), None);
-    }
 }
 
 mod figures {

@@ -43,10 +43,6 @@ pub struct ExplainArgs {
     /// Write a report with the flame graph to PATH
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     report: Option<PathBuf>,
-    /// Make the files in DIR, for the profile and for the trace of the kernel's functions (of
-    /// suites that make files)
-    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
-    dir: PathBuf,
     /// Print the account as one JSON object
     #[arg(long)]
     json: bool,
@@ -84,14 +80,7 @@ impl Named {
     }
 }
 
-/// A call path of the kernel, with a title about the origin.
-struct CallPath {
-    title: &'static str,
-    tree: String,
-}
-
-const SAMPLED: &str = "The kernel's call path as sampled, with parts of the time";
-const TRACED: &str = "The kernel's call path of a copy of 256 KiB, as traced";
+const CALL_PATH: &str = "The kernel's call path as sampled, with parts of the time";
 
 /// Runs `lab explain`.
 pub fn run(options: &ExplainArgs) -> ExitCode {
@@ -114,10 +103,6 @@ impl ExplainArgs {
         let Named { suite, case } = &self.case;
         // Figures made under a profiler are slower ones: they go into no store.
         let mut words = vec!["lab", suite, "--only", case, "--rounds", "1", "--json", "--no-store"];
-        let dir = self.dir.to_string_lossy();
-        if self.makes_files() {
-            words.extend(["--dir", &dir]);
-        }
         words.extend(self.options.iter().map(String::as_str));
         let recording = explain::perf::record(&this_program()?, &words)?;
         // perf ends in order at an interrupt, and its half recording would look whole.
@@ -137,22 +122,18 @@ impl ExplainArgs {
             write(path, &flame)?;
         }
         run.attachments.push(self.attachment("flame graph", "image/svg+xml", flame));
-        let paths = self.call_paths(talker, &stacks);
-        for path in &paths {
-            run.attachments.push(self.attachment(path.title, "text/plain", path.tree.clone()));
+        let path = Some(stacks.call_tree(DEPTH)).filter(|tree| !tree.is_empty());
+        if let Some(tree) = path.clone() {
+            run.attachments.push(self.attachment(CALL_PATH, "text/plain", tree));
         }
         let status = self.keep(talker, run)?;
         let mut screen = Screen::new(talker.clone(), 1);
         let account = match self.json {
-            true => self.record(&stacks, speed, &paths).to_string(),
-            false => self.text(&stacks, speed, &paths),
+            true => self.record(&stacks, speed, path).to_string(),
+            false => self.text(&stacks, speed, path),
         };
         screen.print(&account);
         Ok(screen.ended().err().unwrap_or(status))
-    }
-
-    fn makes_files(&self) -> bool {
-        suite::named(&self.case.suite).is_some_and(suite::Suite::makes_files)
     }
 
     fn attachment(&self, title: &str, media_type: &str, text: String) -> Attachment {
@@ -196,23 +177,7 @@ impl ExplainArgs {
         Ok(status)
     }
 
-    /// The kernel's call paths: the sampled one and, for a case that copies files by a method, the
-    /// one of the kernel's tracer, which sees every call. A failure of the tracer is reported.
-    fn call_paths(&self, talker: &Talker, stacks: &Stacks) -> Vec<CallPath> {
-        let Named { case, .. } = &self.case;
-        let sampled = stacks.call_tree(DEPTH);
-        let mut paths = vec![CallPath { title: SAMPLED, tree: sampled }];
-        if let Some(method) = explain::trace::method_in(case).filter(|_| self.makes_files()) {
-            match explain::trace::of_method(method, &self.dir) {
-                Ok(calls) => paths.push(CallPath { title: TRACED, tree: calls.tree(DEPTH) }),
-                Err(error) => talker.say(format_args!("calls are not traced: {}", error)),
-            }
-        }
-        paths.retain(|path| !path.tree.is_empty());
-        paths
-    }
-
-    fn text(&self, stacks: &Stacks, speed: Option<f64>, paths: &[CallPath]) -> String {
+    fn text(&self, stacks: &Stacks, speed: Option<f64>, path: Option<String>) -> String {
         let all = stacks.cpu_ns();
         let Named { suite, case } = &self.case;
         let speed =
@@ -235,8 +200,8 @@ impl ExplainArgs {
                 let _ = writeln!(text, "     {} {}", part(share.cpu_ns, all), share.function);
             }
         }
-        for path in paths {
-            let _ = write!(text, "\n{}:\n\n{}", path.title, path.tree);
+        if let Some(tree) = path {
+            let _ = write!(text, "\n{CALL_PATH}:\n\n{tree}");
         }
         let files = [("flame graph", &self.flame), ("report", &self.report)];
         for (what, path) in files.iter().filter_map(|(what, path)| Some((what, path.as_ref()?))) {
@@ -246,7 +211,7 @@ impl ExplainArgs {
         text
     }
 
-    fn record(&self, stacks: &Stacks, speed: Option<f64>, paths: &[CallPath]) -> Value {
+    fn record(&self, stacks: &Stacks, speed: Option<f64>, path: Option<String>) -> Value {
         let all = stacks.cpu_ns();
         let share = |cpu_ns: u64| cpu_ns as f64 / all.max(1) as f64;
         let kinds: Vec<_> = stacks
@@ -270,7 +235,7 @@ impl ExplainArgs {
             "cpu_s": all as f64 / 1e9,
             "about": kinds,
             "kernel_functions": functions,
-            "call_paths": paths.iter().map(|path| json!({ "title": path.title, "tree": path.tree })).collect::<Vec<_>>(),
+            "call_paths": path.iter().map(|tree| json!({ "title": CALL_PATH, "tree": tree })).collect::<Vec<_>>(),
             "flame": self.flame.as_ref().map(|path| path.to_string_lossy()),
         })
     }

@@ -74,8 +74,8 @@ fn scripts_get_shares_that_add_up() {
 fn the_copy_is_recorded_alone_and_in_the_directory_named() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut command = gush();
-    command.args(["lab", "explain", "copy:read-write-1024@32M", "--json", "--no-store", "--dir"]);
-    command.arg(dir.path()).args(["--", "--size", "32M"]).current_dir("/proc");
+    command.args(["lab", "explain", "copy:read-write-1024@32M", "--json", "--no-store", "--"]);
+    command.args(["--size", "32M", "--dir"]).arg(dir.path()).current_dir("/proc");
     let output = command.output().unwrap();
     let reported = said(&output);
     let lacking = ["perf is not", "may not profile", "perf cannot", "cannot count events"];
