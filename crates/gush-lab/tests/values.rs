@@ -360,9 +360,8 @@ mod pipe {
 
     #[test]
     fn what_is_dropped_unread_cannot_be_verified() {
-        use gush_lab::pipe::{ReadOptions, Taking};
-        let options =
-            ReadOptions { verify: true, taking: Taking::Splice, ..ReadOptions::default() };
+        use gush_lab::pipe::ReadOptions;
+        let options = ReadOptions { verify: true, splice: true, ..ReadOptions::default() };
         assert!(options.check().is_err(), "what is dropped unread cannot be verified");
     }
 

@@ -38,13 +38,13 @@ pub(super) struct Hold<'a> {
 impl<'a> Hold<'a> {
     pub(super) fn new(options: &'a ReadOptions, from: BorrowedFd<'a>) -> Result<Self, Error> {
         let private = (0..PIPES).map(|_| private_pipe()).collect::<Result<_, _>>()?;
-        let checker = Checker::new(options.pattern);
+        let checker = Checker::new(options.shared.pattern);
         Ok(Self { options, from, private, checker, taken: 0, ended: false })
     }
 
     pub(super) fn run(&mut self) -> Result<u64, Error> {
         let private = std::mem::take(&mut self.private);
-        while !self.ended && self.taken < self.options.bytes {
+        while !self.ended && self.taken < self.options.bytes() {
             let mut held = Vec::new();
             for (_, into) in &private {
                 held.push(self.take_until_full(into)?);
@@ -61,8 +61,8 @@ impl<'a> Hold<'a> {
     /// Fills a private pipe, and answers the number of bytes taken.
     fn take_until_full(&mut self, into: &OwnedFd) -> Result<u64, Error> {
         let mut held = 0;
-        while !self.ended && self.taken < self.options.bytes {
-            let left = usize::try_from(self.options.bytes - self.taken).unwrap_or(usize::MAX);
+        while !self.ended && self.taken < self.options.bytes() {
+            let left = usize::try_from(self.options.bytes() - self.taken).unwrap_or(usize::MAX);
             match self.take(into, left) {
                 Ok(0) => {
                     self.ended = true;

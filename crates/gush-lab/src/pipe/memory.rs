@@ -2,7 +2,7 @@
 
 use gush::{Errno, Pages};
 
-use super::options::MemoryOptions;
+use super::options::Shared;
 use super::pattern::Pattern;
 use crate::Error;
 
@@ -10,7 +10,7 @@ use crate::Error;
 /// untouched.
 pub(super) fn allocate(
     len_bytes: usize,
-    options: MemoryOptions,
+    options: &Shared,
     pattern: Pattern,
 ) -> Result<Pages, Error> {
     let mut pages = if options.huge_page {
@@ -22,10 +22,10 @@ pub(super) fn allocate(
             Error::failed(format!("no memory for a buffer of {len_bytes} bytes"), errno)
         })?
     };
-    if options.lock {
+    if options.lock_memory {
         pages.lock().map_err(|errno| lock_refused(errno, pages.len_bytes()))?;
     }
-    if !options.dont_touch {
+    if !options.dont_touch_pages {
         pattern.fill(0, pages.as_mut_slice());
     }
     if options.check_huge_page {

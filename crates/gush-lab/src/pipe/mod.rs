@@ -22,16 +22,16 @@ mod waiting;
 mod write;
 
 pub use memory::without_huge_pages;
-pub use options::{MemoryOptions, ReadOptions, Taking, Technique, WriteOptions};
+pub use options::{ReadOptions, Technique, WriteOptions};
 pub use pattern::{Checker, Corruption, Pattern};
 pub use read::{Reading, read};
 pub use waiting::Waiting;
 pub use write::write;
 
 /// The default buffer of both programs, in bytes.
-pub const BUFFER_BYTES: usize = 256 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
 /// The bytes that a splicing reader asks for in one call by default: a whole pipe of fat slots, 256
 /// of 32 KiB.
-pub const SPLICE_BYTES: usize = 8 << 20;
+const SPLICE_BYTES: usize = 8 << 20;
 /// The bytes that the reader takes out of the pipe by default.
-pub const READ_BYTES: u64 = 10 << 30;
+const READ_BYTES: u64 = 10 << 30;

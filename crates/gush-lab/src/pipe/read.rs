@@ -9,7 +9,7 @@ use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::pipe::SpliceFlags;
 
-use super::options::{ReadOptions, Taking};
+use super::options::ReadOptions;
 use super::pattern::{Checker, Pattern};
 use super::{Waiting, ends, hold, memory, waiting};
 use crate::{Error, affinity};
@@ -81,10 +81,10 @@ pub fn read(
             "standard input is a terminal: connect the two, gush pipe write | gush pipe read",
         ));
     }
-    if !is_pipe && options.taking != Taking::Read {
+    if !is_pipe && (options.splice || options.hold) {
         return Err(ends::no_pipe(NAME, "--splice and --hold take pages out of one"));
     }
-    match options.pipe_bytes {
+    match options.shared.pipe_size {
         Some(_) if !is_pipe => return Err(ends::no_pipe(NAME, "--pipe-size is the size of one")),
         Some(pipe_bytes) => drop(ends::size(from, pipe_bytes, say)?),
         None => {}
@@ -96,7 +96,7 @@ pub fn read(
     let bytes = intake.take_all()?;
     let elapsed = start.elapsed();
     let pipe_bytes = rustix::pipe::fcntl_getpipe_size(from).ok().filter(|_| is_pipe);
-    Ok(Reading { bytes, elapsed, buffer_bytes: options.buffer_bytes, pipe_bytes })
+    Ok(Reading { bytes, elapsed, buffer_bytes: options.buffer_bytes(), pipe_bytes })
 }
 
 /// Where the bytes go, made ready before the clock starts.
@@ -122,29 +122,27 @@ impl AsFd for Source<'_> {
 
 impl<'a> Intake<'a> {
     fn open(options: &'a ReadOptions, from: BorrowedFd<'a>, is_pipe: bool) -> Result<Self, Error> {
-        match options.taking {
-            Taking::Read => {
-                let pages =
-                    memory::allocate(options.buffer_bytes, options.memory, Pattern::Constant)?;
-                let from = if is_pipe && options.waiting.is_some_and(Waiting::is_non_blocking) {
-                    Source::Own(ends::non_blocking(from, OFlags::RDONLY).map_err(|errno| {
-                        Error::failed(
-                            "cannot open the pipe anew to read without sleeping (is /proc mounted?): use --wait block or poll",
-                            errno,
-                        )
-                    })?)
-                } else {
-                    Source::Given(from)
-                };
-                Ok(Self::Read { options, from, pages })
-            }
-            Taking::Splice => {
-                let null = File::options().write(true).open("/dev/null");
-                let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
-                Ok(Self::Splice { options, from, null })
-            }
-            Taking::Hold => hold::Hold::new(options, from).map(Self::Hold),
+        if options.hold {
+            return hold::Hold::new(options, from).map(Self::Hold);
         }
+        if options.splice {
+            let null = File::options().write(true).open("/dev/null");
+            let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
+            return Ok(Self::Splice { options, from, null });
+        }
+        let pages = memory::allocate(options.buffer_bytes(), &options.shared, Pattern::Constant)?;
+        let is_non_blocking = options.shared.waiting().is_some_and(Waiting::is_non_blocking);
+        let from = if is_pipe && is_non_blocking {
+            Source::Own(ends::non_blocking(from, OFlags::RDONLY).map_err(|errno| {
+                Error::failed(
+                    "cannot open the pipe anew to read without sleeping (is /proc mounted?): use --wait block or poll",
+                    errno,
+                )
+            })?)
+        } else {
+            Source::Given(from)
+        };
+        Ok(Self::Read { options, from, pages })
     }
 
     fn take_all(&mut self) -> Result<u64, Error> {
@@ -161,10 +159,10 @@ fn read_all(
     from: BorrowedFd<'_>,
     pages: &mut gush::Pages,
 ) -> Result<u64, Error> {
-    let mut checker = options.verify.then(|| Checker::new(options.pattern));
-    let waiting = options.waiting.unwrap_or_default();
+    let mut checker = options.verify.then(|| Checker::new(options.shared.pattern));
+    let waiting = options.shared.waiting().unwrap_or_default();
     let mut taken = 0;
-    while taken < options.bytes {
+    while taken < options.bytes() {
         let most = most(options, taken);
         let buf = &mut pages.as_mut_slice()[..most];
         let got = waiting
@@ -190,12 +188,13 @@ fn splice_all(
     let mut flags = SpliceFlags::empty();
     // As the published reader passes it; the kernel ignores the flag (splice(2)).
     flags.set(SpliceFlags::MOVE, options.gift);
-    let mut waiting = options.waiting.unwrap_or_default();
+    let mut waiting = options.shared.waiting().unwrap_or_default();
     // Asked after the first byte, when the writer has made the pipe as large as it will be.
     let paged_bytes = rustix::pipe::fcntl_getpipe_size(from).unwrap_or(usize::MAX);
-    let may_spin = options.waiting.is_none() && affinity::allowed().is_ok_and(|all| all.len() > 1);
+    let may_spin =
+        options.shared.waiting().is_none() && affinity::allowed().is_ok_and(|all| all.len() > 1);
     let mut taken = 0;
-    while taken < options.bytes {
+    while taken < options.bytes() {
         let most = most(options, taken);
         flags.set(SpliceFlags::NONBLOCK, waiting.is_non_blocking());
         let got = waiting
@@ -219,7 +218,7 @@ fn splice_all(
 }
 
 fn most(options: &ReadOptions, taken: u64) -> usize {
-    usize::try_from(options.bytes - taken).unwrap_or(usize::MAX).min(options.buffer_bytes)
+    usize::try_from(options.bytes() - taken).unwrap_or(usize::MAX).min(options.buffer_bytes())
 }
 
 pub(super) fn failed(call: &str, taken: u64, errno: gush::Errno) -> Error {

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use gush::pipe::{Reservoir, Technique as Sound, Writer};
-use gush::{Errno, Lent};
+use gush::{Errno, Lent, Pages};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 
-use super::options::{Technique, WriteOptions};
+use super::options::{Shared, Technique, WriteOptions};
 use super::pattern::{CONSTANT, Pattern};
 use super::waiting::Waiting;
 use super::{ends, memory, unsound};
@@ -21,8 +21,8 @@ pub(super) fn run(
     to: BorrowedFd<'_>,
     sent_bytes: &mut u64,
 ) -> Result<(), Error> {
-    let mut job = Job { options, to, sent_bytes };
-    match options.technique {
+    let mut job = Job { options, waiting: options.waiting(), to, sent_bytes };
+    match options.technique() {
         Technique::Write => job.by_write(),
         Technique::Vmsplice => job.by_vmsplice(),
         Technique::Fresh => job.by_fresh(),
@@ -33,6 +33,7 @@ pub(super) fn run(
 
 struct Job<'a> {
     options: &'a WriteOptions,
+    waiting: Waiting,
     to: BorrowedFd<'a>,
     sent_bytes: &'a mut u64,
 }
@@ -45,16 +46,21 @@ impl<'a> Job<'a> {
     }
 
     fn changes(&self) -> bool {
-        self.options.pattern != Pattern::Constant
+        self.options.shared.pattern != Pattern::Constant
+    }
+
+    fn allocate(&self) -> Result<Pages, Error> {
+        let Shared { pattern, .. } = self.options.shared;
+        memory::allocate(self.options.buffer_bytes(), &self.options.shared, pattern)
     }
 
     fn until_room<T>(&self, call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-        self.options.waiting.until_done(self.to, PollFlags::OUT, call)
+        self.waiting.until_done(self.to, PollFlags::OUT, call)
     }
 
     fn by_write(&mut self) -> Result<(), Error> {
         let own;
-        if self.options.waiting.is_non_blocking() && ends::is_pipe(self.to, "standard output")? {
+        if self.waiting.is_non_blocking() && ends::is_pipe(self.to, "standard output")? {
             own = ends::non_blocking(self.to, OFlags::WRONLY).map_err(|errno| match errno {
                 // open(2): a pipe without a reader.
                 Errno::NXIO => Error::failed("write failed", Errno::PIPE),
@@ -63,7 +69,8 @@ impl<'a> Job<'a> {
                     errno,
                 ),
             })?;
-            return Job { options: self.options, to: own.as_fd(), sent_bytes: self.sent_bytes }
+            let Job { options, waiting, .. } = *self;
+            return Job { options, waiting, to: own.as_fd(), sent_bytes: self.sent_bytes }
                 .write_for_ever();
         }
         self.write_for_ever()
@@ -71,14 +78,14 @@ impl<'a> Job<'a> {
 
     fn write_for_ever(&mut self) -> Result<(), Error> {
         let options = self.options;
-        let mut pages = memory::allocate(options.buffer_bytes, options.memory, options.pattern)?;
+        let mut pages = self.allocate()?;
         loop {
-            let len = self.next_bytes(options.buffer_bytes);
+            let len = self.next_bytes(options.buffer_bytes());
             if len == 0 {
                 return Ok(());
             }
             if self.changes() {
-                options.pattern.fill(*self.sent_bytes, &mut pages.as_mut_slice()[..len]);
+                options.shared.pattern.fill(*self.sent_bytes, &mut pages.as_mut_slice()[..len]);
             }
             let mut rest = &pages.as_slice()[..len];
             while !rest.is_empty() {
@@ -98,15 +105,14 @@ impl<'a> Job<'a> {
     /// That is enough for a reader that copies, and for no other.
     fn by_vmsplice(&mut self) -> Result<(), Error> {
         let options = self.options;
-        let allocate = || memory::allocate(options.buffer_bytes, options.memory, options.pattern);
-        let half = options.buffer_bytes / 2;
-        let mut memory = vec![Some(allocate()?.lend())];
+        let half = options.buffer_bytes() / 2;
+        let mut memory = vec![Some(self.allocate()?.lend())];
         let turns = if options.same_buffer {
             [(0, 0..half), (0, half..2 * half)]
         } else {
             // Two buffers in turn: while the reader takes one, the other is written.
-            memory.push(Some(allocate()?.lend()));
-            [(0, 0..options.buffer_bytes), (1, 0..options.buffer_bytes)]
+            memory.push(Some(self.allocate()?.lend()));
+            [(0, 0..options.buffer_bytes()), (1, 0..options.buffer_bytes())]
         };
         for (index, range) in turns.into_iter().cycle() {
             let len = self.next_bytes(range.len());
@@ -115,7 +121,9 @@ impl<'a> Job<'a> {
             if self.changes() {
                 let at = *self.sent_bytes;
                 let part = range.clone();
-                lent = unsound::refill(lent, |bytes| options.pattern.fill(at, &mut bytes[part]));
+                lent = unsound::refill(lent, |bytes| {
+                    options.shared.pattern.fill(at, &mut bytes[part])
+                });
             }
             self.lend_all(&lent, range)?;
             memory[index] = Some(lent);
@@ -124,7 +132,7 @@ impl<'a> Job<'a> {
     }
 
     fn lend_all(&mut self, lent: &Lent, range: Range<usize>) -> Result<(), Error> {
-        let sleeps = !self.options.waiting.is_non_blocking();
+        let sleeps = !self.waiting.is_non_blocking();
         let gift = self.options.gift;
         let mut rest = range;
         while !rest.is_empty() {
@@ -148,25 +156,25 @@ impl<'a> Job<'a> {
     fn engine_writer(&self, technique: Sound) -> Result<Writer<BorrowedFd<'a>>, Error> {
         let writer = Writer::with(self.to, technique).map_err(|refused| {
             let what =
-                format!("{} cannot be used here: use --technique write", self.options.technique);
+                format!("{} cannot be used here: use --technique write", self.options.technique());
             Error::failed(what, refused.errno)
         })?;
-        if let Some(pipe_bytes) = self.options.pipe_bytes {
+        if let Some(pipe_bytes) = self.options.shared.pipe_size {
             ends::size(self.to, pipe_bytes, &mut |_| ())?;
         }
-        Ok(writer.wait(self.options.waiting.of_engine()))
+        Ok(writer.wait(self.waiting.of_engine()))
     }
 
     fn by_fresh(&mut self) -> Result<(), Error> {
         let mut writer = self.engine_writer(Sound::Fresh)?;
-        let mut to_check = self.options.memory.check_huge_page;
+        let mut to_check = self.options.shared.check_huge_page;
         loop {
             let mut buffer = writer.buffer().map_err(|errno| self.failed("mmap", errno))?;
             let len = self.next_bytes(buffer.len());
             if len == 0 {
                 return Ok(());
             }
-            self.options.pattern.fill(*self.sent_bytes, &mut buffer[..len]);
+            self.options.shared.pattern.fill(*self.sent_bytes, &mut buffer[..len]);
             // Checked on the first filled buffer: an untouched one has no pages to look at.
             if std::mem::take(&mut to_check) {
                 memory::check_huge(buffer.as_ref())?;
@@ -179,15 +187,15 @@ impl<'a> Job<'a> {
     fn by_socket(&mut self) -> Result<(), Error> {
         let options = self.options;
         let mut writer = self.engine_writer(Sound::Socket)?;
-        let mut pages = memory::allocate(options.buffer_bytes, options.memory, options.pattern)?;
+        let mut pages = self.allocate()?;
         loop {
-            let len = self.next_bytes(options.buffer_bytes);
+            let len = self.next_bytes(options.buffer_bytes());
             if len == 0 {
                 return writer.flush().map_err(|error| Error::failed("splice failed", error));
             }
             let bytes = &mut pages.as_mut_slice()[..len];
             if self.changes() {
-                options.pattern.fill(*self.sent_bytes, bytes);
+                options.shared.pattern.fill(*self.sent_bytes, bytes);
             }
             writer.write_all(bytes).map_err(|error| Error::failed("splice failed", error))?;
             *self.sent_bytes += len as u64;
@@ -207,7 +215,7 @@ impl<'a> Job<'a> {
             Error::failed(why, errno)
         })?;
         // tee(2) never sleeps here, so sleeping is done in poll(2).
-        let waiting = match self.options.waiting {
+        let waiting = match self.waiting {
             Waiting::Block => Waiting::Poll,
             other => other,
         };

@@ -44,7 +44,7 @@ fn prepare(
     to: BorrowedFd<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let technique = options.technique;
+    let technique = options.technique();
     if !ends::is_pipe(to, NAME)? {
         if rustix::termios::isatty(to) {
             return Err(Error::refused(
@@ -54,7 +54,7 @@ fn prepare(
         if technique != Technique::Write {
             return Err(ends::no_pipe(NAME, &format!("{technique} needs one")));
         }
-        if options.pipe_bytes.is_some() {
+        if options.shared.pipe_size.is_some() {
             return Err(ends::no_pipe(NAME, "--pipe-size is the size of one"));
         }
         if options.bytes.is_none() && !is_socket(to) {
@@ -63,11 +63,11 @@ fn prepare(
         return Ok(());
     }
     let wanted_bytes = match technique {
-        Technique::Write => options.pipe_bytes,
+        Technique::Write => options.shared.pipe_size,
         // Half the buffer: then the other half is out of the pipe, as the published program counts
         // on.
-        Technique::Vmsplice => Some(options.buffer_bytes / 2),
-        _ => options.pipe_bytes.or(Some(LARGE_PIPE_BYTES)),
+        Technique::Vmsplice => Some(options.buffer_bytes() / 2),
+        _ => options.shared.pipe_size.or(Some(LARGE_PIPE_BYTES)),
     };
     if let Some(wanted_bytes) = wanted_bytes {
         let bytes = ends::size(to, wanted_bytes, say)?;

@@ -1,13 +1,13 @@
 //! `gush pipe`: the two programs of the pipe speed test.
 
 mod read;
-mod shared;
 mod write;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use gush_lab::pipe::{ReadOptions, WriteOptions};
 
 use crate::args;
 
@@ -31,8 +31,8 @@ struct Pipe {
 
 #[derive(Debug, Subcommand)]
 enum Side {
-    Write(write::WriteArgs),
-    Read(read::ReadArgs),
+    Write(WriteOptions),
+    Read(ReadOptions),
 }
 
 /// The one definition of `gush pipe`: the source of help, manual page and completions.
