@@ -1,7 +1,12 @@
-//! Files of `/proc` with a value a line: `VmHWM:     1234 kB`.
+//! Files of `/proc` with a value a line (`VmHWM:     1234 kB`), and open files by `/proc/self/fd`.
 
 use std::fs;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
+
+use gush::Errno;
+use rustix::fs::{Mode, OFlags};
 
 /// The value after `name` and a colon, in the file `path`.
 pub(crate) fn field(path: impl AsRef<Path>, name: &str) -> Option<String> {
@@ -20,9 +25,24 @@ pub(crate) fn bytes(path: impl AsRef<Path>, name: &str) -> Option<u64> {
     field(path, name)?.strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// Another open file description (open(2)) of the same file or pipe, at position 0, with other
+/// flags: those of `fd`, which others may share, stay.
+pub(crate) fn reopened(fd: &impl AsFd, flags: OFlags) -> Result<File, Errno> {
+    let path = gush_text::fd_path(fd.as_fd().as_raw_fd());
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reopened_file_is_the_same_file() {
+        let file = tempfile::tempfile().unwrap();
+        let twin = reopened(&file, OFlags::RDONLY).unwrap();
+        let inode = |file: &File| rustix::fs::fstat(file).unwrap().st_ino;
+        assert_eq!(inode(&file), inode(&twin));
+    }
 
     #[test]
     fn a_value_is_that_of_its_own_name() {

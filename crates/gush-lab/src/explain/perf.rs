@@ -51,64 +51,83 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
     Ok(Recording { stdout: ran.stdout, script: printed.stdout })
 }
 
+/// Why the kernel cannot be recorded, and what helps.
+#[derive(Debug)]
+pub(crate) struct Obstacle {
+    pub(crate) fact: String,
+    pub(crate) remedy: Option<String>,
+}
+
+impl Obstacle {
+    fn new(fact: impl Into<String>) -> Self {
+        Self { fact: fact.into(), remedy: None }
+    }
+
+    fn remedy(self, remedy: &str) -> Self {
+        Self { remedy: Some(remedy.to_owned()), ..self }
+    }
+}
+
+impl From<Obstacle> for Error {
+    fn from(Obstacle { fact, remedy }: Obstacle) -> Self {
+        Self::refused(remedy.map_or(fact.clone(), |remedy| format!("{fact}: {remedy}")))
+    }
+}
+
 /// Tries to record the kernel for a moment.
-fn may_record() -> Result<(), Error> {
+pub(crate) fn may_record() -> Result<(), Obstacle> {
     let mut probe = Command::new("perf");
     // Tried on `true`: the settings alone do not say whether a container may.
     probe.args(RECORD).args(["-e", "cpu-clock:k", "-g", "-o", "/dev/null", "--", "true"]);
-    let output = run(&mut probe)?;
+    // With two pipes the standard library panics if a filter denies ioctl.
+    probe.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null());
+    let output = probe.output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Obstacle::new("perf is not installed").remedy(
+            "the package is linux-perf (Debian), linux-tools-$(uname -r) (Ubuntu), or perf (Fedora, \
+             Arch, openSUSE, Alpine)",
+        ),
+        _ => Obstacle::new(format!("perf does not start: {}", gush_text::os_text(&error))),
+    })?;
     if output.status.success() {
         return Ok(());
     }
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::refused(remedy(&said, paranoid().as_deref(), rustix::process::geteuid().is_root())))
-}
-
-fn paranoid() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
-    Some(text.trim().to_owned())
+    Err(obstacle(&said, paranoid.as_deref().map(str::trim), rustix::process::geteuid().is_root()))
 }
 
 /// The reason why perf did not record, and the remedy.
-fn remedy(said: &str, paranoid: Option<&str>, is_root: bool) -> String {
+fn obstacle(said: &str, paranoid: Option<&str>, is_root: bool) -> Obstacle {
     // perf has words and no status for the reason.
     let refused = ["perf_event_paranoid", "Permission", "permitted", "No permission", "EACCES"];
     if said.contains("perf not found for kernel") || said.contains("You may need to install") {
-        return "the perf that is installed is not this kernel's: install linux-tools-$(uname -r) \
-                (Ubuntu) or linux-perf (Debian)"
-            .to_owned();
+        return Obstacle::new("the perf that is installed is not this kernel's")
+            .remedy("install linux-tools-$(uname -r) (Ubuntu) or linux-perf (Debian)");
     }
     let Some(paranoid) = paranoid else {
-        return "this kernel cannot count events (CONFIG_PERF_EVENTS): it cannot be profiled"
-            .to_owned();
+        let fact = "this kernel cannot count events (CONFIG_PERF_EVENTS), so it cannot be profiled";
+        return Obstacle::new(fact);
     };
     if !refused.iter().any(|words| said.contains(words)) {
-        return format!("perf cannot record here: {}", last_line(said.as_bytes()));
+        return Obstacle::new(format!("perf cannot record here: {}", last_line(said.as_bytes())));
     }
     match is_root {
-        true => {
-            "root may not profile the kernel in this container: start it with --cap-add PERFMON \
-                 and a seccomp profile that allows perf_event_open"
-                .to_owned()
-        }
-        false => format!(
-            "this user may not profile the kernel (kernel.perf_event_paranoid is {paranoid}): run it as \
-             root, or have root run 'sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0', or \
-             'setcap cap_perfmon,cap_syslog+ep' on the perf program"
+        true => Obstacle::new("root may not profile the kernel in this container").remedy(
+            "start it with --cap-add PERFMON and a seccomp profile that allows perf_event_open",
+        ),
+        false => Obstacle::new(format!(
+            "this user may not profile the kernel (kernel.perf_event_paranoid is {paranoid})"
+        ))
+        .remedy(
+            "run it as root, or have root run 'sysctl kernel.perf_event_paranoid=1 \
+             kernel.kptr_restrict=0', or 'setcap cap_perfmon,cap_syslog+ep' on the perf program",
         ),
     }
 }
 
 fn run(command: &mut Command) -> Result<Output, Error> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let started = children::start(command).map_err(|error| match error.io_error() {
-        Some(cause) if cause.kind() == io::ErrorKind::NotFound => Error::refused(
-            "perf is not installed: the package is linux-perf (Debian), linux-tools-$(uname -r) \
-             (Ubuntu), or perf (Fedora, Arch, openSUSE, Alpine)",
-        ),
-        _ => error,
-    })?;
-    started.finish()
+    children::start(command)?.finish()
 }
 
 /// The sentence alone of a message of this program: `gush: lab: pipe: unknown case 'x'`.
@@ -153,14 +172,18 @@ mod tests {
 
     #[test]
     fn every_obstacle_has_a_remedy() {
+        let explained =
+            |said, paranoid, is_root| Error::from(obstacle(said, paranoid, is_root)).to_string();
         let denied = "Error:\nNo permission to enable cpu-clock:k event.\n\nConsider adjusting \
                       /proc/sys/kernel/perf_event_paranoid setting";
-        assert!(remedy(denied, Some("2"), false).contains("kernel.perf_event_paranoid is 2"));
-        assert!(remedy(denied, Some("2"), false).contains("sysctl kernel.perf_event_paranoid=1"));
-        assert!(remedy(denied, Some("2"), true).contains("--cap-add PERFMON"));
+        assert!(explained(denied, Some("2"), false).contains("kernel.perf_event_paranoid is 2"));
+        assert!(
+            explained(denied, Some("2"), false).contains("sysctl kernel.perf_event_paranoid=1")
+        );
+        assert!(explained(denied, Some("2"), true).contains("--cap-add PERFMON"));
         let ubuntu = "WARNING: perf not found for kernel 6.8.0-31\n\n  You may need to install";
-        assert!(remedy(ubuntu, Some("4"), true).contains("linux-tools-$(uname -r)"));
-        assert!(remedy("", None, true).contains("CONFIG_PERF_EVENTS"));
-        assert_eq!(remedy("a\nodd\n\n", Some("1"), true), "perf cannot record here: odd");
+        assert!(explained(ubuntu, Some("4"), true).contains("linux-tools-$(uname -r)"));
+        assert!(explained("", None, true).contains("CONFIG_PERF_EVENTS"));
+        assert_eq!(explained("a\nodd\n\n", Some("1"), true), "perf cannot record here: odd");
     }
 }

@@ -1,9 +1,8 @@
 //! The two ends: their kinds, the size of the pipe, and calls on them that do not sleep.
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 use gush::{Endpoint, Errno, Kind};
-use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
 
@@ -59,14 +58,4 @@ pub(super) fn size(
     };
     say(&format!("the pipe has {bytes} bytes instead of {wanted_bytes}: {why}"));
     Ok(bytes)
-}
-
-/// The same pipe by a descriptor whose calls never sleep, leaving the flags of the shared one
-/// alone.
-///
-/// Opening `/proc/self/fd/N` makes a new open file description (proc(5)); O_NONBLOCK is a flag of
-/// that.
-pub(super) fn non_blocking(pipe: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
-    let path = gush_text::fd_path(pipe.as_raw_fd());
-    rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }

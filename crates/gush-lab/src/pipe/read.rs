@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -12,6 +12,7 @@ use rustix::pipe::SpliceFlags;
 use super::options::ReadOptions;
 use super::pattern::{Checker, Pattern};
 use super::{Waiting, ends, hold, memory, waiting};
+use crate::procfs::reopened;
 use crate::{Error, affinity};
 
 const NAME: &str = "standard input";
@@ -108,7 +109,7 @@ enum Intake<'a> {
 
 enum Source<'a> {
     Given(BorrowedFd<'a>),
-    Own(OwnedFd),
+    Own(File),
 }
 
 impl AsFd for Source<'_> {
@@ -133,7 +134,7 @@ impl<'a> Intake<'a> {
         let pages = memory::allocate(options.buffer_bytes(), &options.shared, Pattern::Constant)?;
         let is_non_blocking = options.shared.waiting().is_some_and(Waiting::is_non_blocking);
         let from = if is_pipe && is_non_blocking {
-            Source::Own(ends::non_blocking(from, OFlags::RDONLY).map_err(|errno| {
+            Source::Own(reopened(&from, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|errno| {
                 Error::failed(
                     "cannot open the pipe anew to read without sleeping (is /proc mounted?): use --wait block or poll",
                     errno,

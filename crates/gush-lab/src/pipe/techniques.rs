@@ -14,6 +14,7 @@ use super::pattern::{CONSTANT, Pattern};
 use super::waiting::Waiting;
 use super::{ends, memory, unsound};
 use crate::Error;
+use crate::procfs::reopened;
 
 /// Writes by the technique asked for, and counts in `sent_bytes` the bytes that went into the pipe.
 pub(super) fn run(
@@ -61,7 +62,7 @@ impl<'a> Job<'a> {
     fn by_write(&mut self) -> Result<(), Error> {
         let own;
         if self.waiting.is_non_blocking() && ends::is_pipe(self.to, "standard output")? {
-            own = ends::non_blocking(self.to, OFlags::WRONLY).map_err(|errno| match errno {
+            own = reopened(&self.to, OFlags::WRONLY | OFlags::NONBLOCK).map_err(|errno| match errno {
                 // open(2): a pipe without a reader.
                 Errno::NXIO => Error::failed("write failed", Errno::PIPE),
                 errno => Error::failed(

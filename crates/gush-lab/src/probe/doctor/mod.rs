@@ -85,7 +85,7 @@ pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     findings.push(congestion::control());
     findings.extend(cgroup::limits(&probe.cgroup));
     findings.push(status.seccomp());
-    findings.push(perf::profiling(&status));
+    findings.push(perf::profiling());
     let asked: Vec<AskedPath> = paths.iter().map(|path| AskedPath::of(path)).collect();
     Examination {
         schema: 1,

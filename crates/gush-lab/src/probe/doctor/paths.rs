@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use gush::{Errno, Pages};
 use gush_text::os_text;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatVfs, StatVfsMountFlags, StatxFlags,
+    AtFlags, CWD, FallocateFlags, OFlags, SeekFrom, StatVfs, StatVfsMountFlags, StatxFlags,
 };
 
 use super::PathFindings;
@@ -17,6 +17,7 @@ use super::finding::{Finding, words};
 use super::pairs;
 use super::sharing;
 use crate::mount::Mount;
+use crate::procfs::reopened;
 use gush_text::rounded_bytes as size;
 
 /// Facts about a file system, by the name in /proc/self/mountinfo.
@@ -210,9 +211,7 @@ fn direct(path: &Path, found: &Found) -> Finding {
 }
 
 fn read_directly(file: &File) -> Result<usize, Errno> {
-    let path = gush_text::fd_path(file.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let direct = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    let direct = reopened(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK)?;
     let mut pages = Pages::new(4096)?;
     rustix::io::pread(&direct, pages.as_mut_slice(), 0)
 }

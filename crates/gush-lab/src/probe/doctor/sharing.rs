@@ -1,18 +1,19 @@
 //! Do bytes travel by reference? Asked by a store after the bytes were handed over.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use gush::pipe::Technique;
 use gush::{Errno, Kernel, Vmsplice};
 use gush_text::os_text;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use super::asked_path::Found;
 use super::calls::lacking;
 use super::finding::{Finding, words};
 use super::status::Status;
+use crate::procfs::reopened;
 
 /// One page and one block, so that O_DIRECT serves too.
 const PAGE_BYTES: usize = 4096;
@@ -102,11 +103,6 @@ fn of_answers(
             "gush reads and writes instead: one copy more each way",
         ),
     }
-}
-
-fn reopened(file: &File, flags: OFlags) -> Result<File, Errno> {
-    let path = gush_text::fd_path(file.as_raw_fd());
-    rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
 }
 
 /// Splices the first page of `source` into a pipe and changes the file: does the pipe show it?

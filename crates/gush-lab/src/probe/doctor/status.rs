@@ -1,4 +1,4 @@
-//! The state of this process in /proc/self/status: capabilities, and filters on system calls.
+//! The state of this process in /proc/self/status: filters on system calls.
 
 use super::finding::Finding;
 use crate::procfs::field_in;
@@ -6,16 +6,8 @@ use crate::procfs::field_in;
 /// The lines that matter (proc_pid_status(5)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
-    effective_capabilities: u64,
     seccomp_mode: Option<u32>,
     seccomp_filters: Option<u32>,
-}
-
-/// Numbers of capabilities (`include/uapi/linux/capability.h`).
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Capability {
-    SysAdmin = 21,
-    Perfmon = 38,
 }
 
 impl Status {
@@ -25,18 +17,7 @@ impl Status {
 
     fn parse(text: &[u8]) -> Self {
         let number = |name| field_in(text, name)?.parse().ok();
-        let capabilities = field_in(text, "CapEff");
-        Self {
-            effective_capabilities: capabilities
-                .and_then(|text| u64::from_str_radix(&text, 16).ok())
-                .unwrap_or(0),
-            seccomp_mode: number("Seccomp"),
-            seccomp_filters: number("Seccomp_filters"),
-        }
-    }
-
-    pub(super) fn has(&self, capability: Capability) -> bool {
-        self.effective_capabilities >> (capability as u32) & 1 == 1
+        Self { seccomp_mode: number("Seccomp"), seccomp_filters: number("Seccomp_filters") }
     }
 
     /// Is there a filter that may deny calls?
@@ -81,10 +62,9 @@ mod tests {
     use crate::probe::doctor::Condition;
 
     #[test]
-    fn capabilities_and_filters_are_read() {
-        let text = b"Name:\tx\nCapEff:\t0000004000200000\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+    fn filters_are_read() {
+        let text = b"Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n";
         let status = Status::parse(text);
-        assert!(status.has(Capability::SysAdmin) && status.has(Capability::Perfmon));
         assert!(status.is_filtered());
         assert_eq!(status.seccomp().state, Condition::Limited);
         assert!(status.seccomp().fact.starts_with("1 filter on"));

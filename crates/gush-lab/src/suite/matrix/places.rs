@@ -1,14 +1,13 @@
 //! Directories on each file system that is mounted here.
 
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::OFlags;
 use tempfile::tempfile_in;
 
 use super::Kind;
 use crate::mount::{self, Mount};
+use crate::procfs::reopened;
 
 /// Where files of a kind lie, or why there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,15 +119,7 @@ fn takes_fifo(dir: &Path) -> bool {
 }
 
 fn takes_direct(dir: &Path) -> bool {
-    tempfile_in(dir).is_ok_and(|file| reopen(&file, OFlags::RDWR | OFlags::DIRECT).is_ok())
-}
-
-/// Another description of the same file, at position 0, with other flags.
-pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
-    use std::os::fd::AsRawFd;
-    let path = gush_text::fd_path(file.as_raw_fd());
-    let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(fd.into())
+    tempfile_in(dir).is_ok_and(|file| reopened(&file, OFlags::RDWR | OFlags::DIRECT).is_ok())
 }
 
 #[cfg(test)]
@@ -140,13 +131,5 @@ mod tests {
         let places = mounted();
         assert!(!places.is_empty());
         assert!(places.iter().all(|place| place.dir.is_some()));
-    }
-
-    #[test]
-    fn a_reopened_file_is_the_same_file() {
-        let file = tempfile_in(std::env::temp_dir()).unwrap();
-        let twin = reopen(&file, OFlags::RDONLY).unwrap();
-        let inode = |file: &File| rustix::fs::fstat(file).unwrap().st_ino;
-        assert_eq!(inode(&file), inode(&twin));
     }
 }

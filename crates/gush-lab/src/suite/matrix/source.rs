@@ -10,7 +10,8 @@ use rustix::fs::{MemfdFlags, OFlags};
 
 use super::far::{self, Feed, Helper};
 use super::load::Load;
-use super::{Kind, ends, places};
+use super::{Kind, ends};
+use crate::procfs::reopened;
 
 /// The directories for files, and the files filled before.
 #[derive(Debug, Default)]
@@ -112,7 +113,7 @@ impl Source {
                         Kind::Append => OFlags::RDWR | OFlags::APPEND,
                         _ => OFlags::RDONLY,
                     };
-                    let file = places::reopen(workshop.filled(kind, load)?, flags)?;
+                    let file = reopened(&workshop.filled(kind, load)?, flags)?;
                     still(file.into(), Gives::Load)
                 }
             },

@@ -10,7 +10,8 @@ use rustix::fs::OFlags;
 use super::far::{self, Drain, Helper};
 use super::load::Load;
 use super::source::Workshop;
-use super::{Kind, ends, places};
+use super::{Kind, ends};
+use crate::procfs::reopened;
 
 /// An open target.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl Target {
             Kind::Direct => OFlags::WRONLY | OFlags::DIRECT,
             _ => OFlags::RDWR,
         };
-        let near = places::reopen(&file, flags)?;
+        let near = reopened(&file, flags)?;
         Ok(Self { fd: near.into(), kind, drainer: None, file: Some(file) })
     }
 
@@ -155,7 +156,7 @@ impl Target {
 }
 
 fn read_back(file: &File, skip: usize) -> io::Result<Vec<u8>> {
-    let mut reader = places::reopen(file, OFlags::RDONLY)?;
+    let mut reader = reopened(&file, OFlags::RDONLY)?;
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut reader, &mut bytes)?;
     if skip > 0 && bytes.get(..skip) != Some(BEFORE) {
