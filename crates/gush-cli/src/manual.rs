@@ -4,6 +4,7 @@
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use gush_text::wrapped;
 
 /// The column of descriptions in a table of the help.
 const INDENT: usize = 26;
@@ -13,25 +14,14 @@ const WIDTH: usize = 79;
 /// A row of a table for [`Command::after_help`]: the description follows the term, or is below a
 /// long one.
 pub fn row(term: &str, description: &str) -> String {
-    let mut text = String::new();
-    let mut line = format!("  {term:<width$}", width = INDENT - 2);
-    if !line.ends_with("  ") {
-        text = format!("  {term}\n");
-        line = " ".repeat(INDENT);
+    let mut text = format!("  {term:<width$}", width = INDENT - 2);
+    let below = format!("\n{:INDENT$}", "");
+    if !text.ends_with("  ") {
+        text = format!("  {term}{below}");
     }
-    for word in description.split(' ') {
-        if line.len() + word.len() >= WIDTH {
-            text.push_str(line.trim_end());
-            text.push('\n');
-            line = " ".repeat(INDENT);
-        } else if !line.ends_with(' ') {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    text.push_str(line.trim_end());
-    text.push('\n');
-    text
+    text += &wrapped(description, WIDTH - INDENT).join(&below);
+    text.truncate(text.trim_end().len());
+    text + "\n"
 }
 
 /// The pages of `command` and of all commands below, each after the name of its file.

@@ -32,5 +32,5 @@ pub use size::{
     some_bytes,
 };
 pub use time::{seconds, some_time, with_unit};
-pub use width::{end_of, shortened, start_of, width, without_controls};
+pub use width::{end_of, shortened, start_of, width, without_controls, wrapped};
 pub use word::{nearest, suggestion, unknown};

@@ -20,6 +20,26 @@ pub fn width(text: &str) -> usize {
     first + pieces.map(after_sequence).sum::<usize>()
 }
 
+/// `text` in lines of at most `columns`, broken at blanks; a longer word has a line of its own.
+///
+/// ```
+/// assert_eq!(gush_text::wrapped("one two three", 7), ["one two", "three"]);
+/// ```
+#[must_use]
+pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// `text` in at most `columns`, shortened in the middle by an ellipsis.
 #[must_use]
 pub fn shortened(text: &str, columns: usize) -> String {

@@ -12,7 +12,7 @@ use gush_lab::model::{Attachment, Run};
 use gush_lab::runner::interrupt;
 use gush_lab::suite::{self, SUITES};
 use gush_lab::{report, transfer};
-use gush_text::quote;
+use gush_text::{quote, wrapped};
 use serde_json::{Value, json};
 
 use super::screen::Screen;
@@ -24,6 +24,7 @@ use crate::talk::Talker;
 /// The functions named about a subject, and the levels of a call path: a screen of text.
 const FUNCTIONS: usize = 4;
 const DEPTH: usize = 8;
+const SENTENCE_COLUMNS: usize = 82;
 
 /// Where a case's time goes: a kernel profile, in words, figures and a picture
 ///
@@ -194,7 +195,9 @@ impl ExplainArgs {
             }
             // Writing into a `String` cannot fail, here and below.
             let _ = write!(text, "\n{} {}\n", part(cpu_ns, all), kind.name());
-            wrap(&mut text, kind.sentence());
+            for line in wrapped(kind.sentence(), SENTENCE_COLUMNS) {
+                let _ = writeln!(text, "        {line}");
+            }
             let own = |share: &&Share| share.kind == kind && is_worth_a_word(share.cpu_ns, all);
             for share in functions.iter().filter(own).take(FUNCTIONS) {
                 let _ = writeln!(text, "     {} {}", part(share.cpu_ns, all), share.function);
@@ -252,21 +255,6 @@ fn is_worth_a_word(cpu_ns: u64, all: u64) -> bool {
 
 fn part(cpu_ns: u64, all: u64) -> String {
     format!("{:5.1} %", cpu_ns as f64 * 100.0 / all.max(1) as f64)
-}
-
-/// Adds a sentence in lines of at most 90 columns.
-fn wrap(text: &mut String, sentence: &str) {
-    const WIDTH: usize = 90;
-    let mut line = String::from("       ");
-    for word in sentence.split(' ') {
-        if line.len() + word.len() >= WIDTH {
-            let _ = writeln!(text, "{line}");
-            line = String::from("       ");
-        }
-        line.push(' ');
-        line += word;
-    }
-    let _ = writeln!(text, "{line}");
 }
 
 /// The run that the suite printed.

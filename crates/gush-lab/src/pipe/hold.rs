@@ -3,7 +3,7 @@
 //!
 //! This is what `tee`, `pv` or a proxy with splice(2) do, only slower: nothing here breaks a rule.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -74,21 +74,18 @@ impl<'a> Hold<'a> {
                 }
                 Err(Errno::INTR) => {}
                 // "Nothing there" or "no room here": with room left it is the former.
-                Err(Errno::AGAIN) if held > 0 && !self.has_room(into)? => break,
-                Err(Errno::AGAIN) => waiting::sleep(self.from, PollFlags::IN)
-                    .map_err(|errno| failed("poll", self.taken, errno))?,
+                Err(Errno::AGAIN) => {
+                    let poll_failed = |errno| failed("poll", self.taken, errno);
+                    let has_room = waiting::is_ready(into.as_fd(), PollFlags::OUT);
+                    if held > 0 && !has_room.map_err(poll_failed)? {
+                        break;
+                    }
+                    waiting::sleep(self.from, PollFlags::IN).map_err(poll_failed)?;
+                }
                 Err(errno) => return Err(failed("splice", self.taken, errno)),
             }
         }
         Ok(held)
-    }
-
-    fn has_room(&self, into: &OwnedFd) -> Result<bool, Error> {
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut fds = [rustix::event::PollFd::new(into, PollFlags::OUT)];
-        rustix::event::poll(&mut fds, Some(&now))
-            .map(|ready| ready > 0)
-            .map_err(|errno| failed("poll", self.taken, errno))
     }
 
     fn take(&self, into: &OwnedFd, most: usize) -> Result<usize, Errno> {

@@ -82,7 +82,8 @@ pub(super) fn sleep(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<()> {
     }
 }
 
-fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
+/// Is one of `events`, an error or the end there?
+pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut [PollFd::from_borrowed_fd(fd, events)], Some(&now)) {
         Ok(ready) => Ok(ready > 0),

@@ -54,21 +54,8 @@ fn add(text: &mut String, findings: &[Finding], columns: usize) {
 /// `head` and then `words`, in as many lines as needed.
 fn sentence(text: &mut String, head: &str, words: &str, columns: usize) {
     let begin = head.chars().count();
-    let mut column = begin;
-    text.push_str(head);
-    for (index, word) in words.split(' ').enumerate() {
-        let len = word.chars().count();
-        if index > 0 && column + 1 + len > columns {
-            let _ = write!(text, "\n{:begin$}", "");
-            column = begin;
-        } else if index > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += len;
-    }
-    text.push('\n');
+    let lines = gush_text::wrapped(words, columns - begin);
+    let _ = writeln!(text, "{head}{}", lines.join(&format!("\n{:begin$}", "")));
 }
 
 #[cfg(test)]

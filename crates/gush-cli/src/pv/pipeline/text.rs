@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gush_text::{start_of, width, without_controls};
+use gush_text::{start_of, without_controls, wrapped};
 
 use super::super::figures::{Unit, clock};
 use super::look::{EdgeLook, FileLook, Look, StageLook};
@@ -44,7 +44,8 @@ pub fn lines(look: &Look, unit: Unit, columns: usize) -> Vec<String> {
     let mut sentences = vec![format!("{head}: {}", verdict.what)];
     sentences.extend(verdict.because.as_ref().map(|because| format!("because {because}")));
     sentences.extend(verdict.remedy.as_ref().map(|remedy| format!("try: {remedy}")));
-    lines.extend(sentences.iter().flat_map(|sentence| broken(sentence, columns)));
+    // In as many lines as it takes: a sentence's end matters as much as its beginning.
+    lines.extend(sentences.iter().flat_map(|sentence| wrapped(sentence, columns)));
     let fitted = |line: &String| start_of(&without_controls(line), columns).to_owned();
     lines.iter().map(fitted).collect()
 }
@@ -66,21 +67,6 @@ fn row(pid: &str, figures: [String; 4], kept: [bool; 4], state: &str, command: &
     let cells = figures.iter().zip(FIGURES).zip(kept).filter(|(_, is_kept)| *is_kept);
     let cells = cells.map(|((text, (_, width)), _)| format!(" {text:>width$}"));
     format!("{pid:>8}{}  {state:<14} {command}", cells.collect::<String>())
-}
-
-/// A sentence in as many lines as it takes: its end matters as much as its beginning.
-fn broken(sentence: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in sentence.split(' ') {
-        match lines.last_mut() {
-            Some(line) if width(line) + 1 + width(word) <= columns => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// The PID of the stage that holds the others up, or 0, and of each pipe the percentage of its
