@@ -1,13 +1,44 @@
-//! Files that a command writes: whether they can be written is checked before the work begins, and
-//! whether they were is checked at the end.
+//! Files that a command reads or writes. Whether a file can be written is checked before the work
+//! begins, and whether it was is checked at the end.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use gush_text::quote;
+use rustix::fs::{FileType, Stat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
+
+/// An open operand: a file, or standard input.
+#[derive(Debug)]
+pub struct Operand(Option<File>);
+
+impl Operand {
+    /// Opens `name`; `-` is standard input.
+    ///
+    /// # Errors
+    /// That of open(2); `EBADF` for a closed standard descriptor.
+    pub fn open(name: &OsStr) -> io::Result<Self> {
+        if name != "-" {
+            return open(name, File::options().read(true)).map(|file| Self(Some(file)));
+        }
+        if gush_process::was_closed(0) { Err(Errno::BADF.into()) } else { Ok(Self(None)) }
+    }
+}
+
+impl AsFd for Operand {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_ref().map_or(rustix::stdio::stdin(), AsFd::as_fd)
+    }
+}
+
+/// Whether both are one regular file.
+pub fn is_same_file(one: &Stat, other: &Stat) -> bool {
+    FileType::from_raw_mode(one.st_mode) == FileType::RegularFile
+        && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
 
 /// Opens `path` as `how` says.
 ///

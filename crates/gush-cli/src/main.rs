@@ -14,6 +14,7 @@ mod cat;
 mod completions;
 mod cp;
 mod files;
+mod json;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(feature = "link")]

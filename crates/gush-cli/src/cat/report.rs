@@ -2,14 +2,13 @@
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
 
-use gush::Report;
 use gush_text::os_text;
 use serde_json::{Value, json};
 
 use super::options::CatArgs;
 use super::show::{Moved, Trouble};
+use crate::json::{Methods, bytes_if_odd};
 use crate::talk::Talker;
 
 /// Reports the operand `name` as `options` request.
@@ -38,15 +37,20 @@ fn explained(shown: &Moved) -> String {
 /// The field names are those of `gush cp --json`. Scripts rely on them.
 fn record(name: &OsStr, outcome: &Result<Moved, Trouble>) -> Value {
     let mut record = json!({ "source": name.to_string_lossy(), "bytes": 0, "error": null });
-    if name.to_str().is_none() {
-        record["source_bytes"] = hexadecimal(name.as_bytes()).into();
+    if let Some(bytes) = bytes_if_odd(name) {
+        record["source_bytes"] = bytes.into();
     }
     match outcome {
         Ok(shown) => {
             record["bytes"] = shown.bytes.into();
             record["seconds"] = shown.elapsed.as_secs_f64().into();
             if let Some(report) = &shown.report {
-                add_report(&mut record, report);
+                record["hole_bytes"] = report.hole_bytes.into();
+                if let (Some(record), Value::Object(methods)) =
+                    (record.as_object_mut(), json!(Methods::of(report)))
+                {
+                    record.extend(methods);
+                }
             }
         }
         Err(trouble) => {
@@ -79,26 +83,4 @@ fn record(name: &OsStr, outcome: &Result<Moved, Trouble>) -> Value {
         }
     }
     record
-}
-
-fn add_report(record: &mut Value, report: &Report) {
-    let methods = report.methods.iter().map(|used| {
-        json!({ "name": used.name.as_str(), "bytes": used.bytes, "steps": used.steps, "threads": used.threads })
-    });
-    let fallbacks = report.refusals.iter().map(|refusal| {
-        json!({
-            "method": refusal.method.as_str(),
-            "why": refusal.why,
-            "errno": refusal.errno.map(gush::Errno::raw_os_error),
-            "errno_name": refusal.errno_name(),
-        })
-    });
-    record["hole_bytes"] = report.hole_bytes.into();
-    record["method"] = report.main_method().map(gush::MethodName::as_str).into();
-    record["methods"] = methods.collect();
-    record["fallbacks"] = fallbacks.collect();
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,16 +1,17 @@
 //! An operand of `cat`: a file by name, or standard input.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, tell};
 use rustix::io::Errno;
 
+use crate::files::{Operand, is_same_file};
+
 /// An open operand.
 pub struct Source {
-    file: Option<File>,
+    operand: Operand,
     stat: Stat,
 }
 
@@ -20,16 +21,12 @@ impl Source {
     /// # Errors
     /// The error of open(2) or fstat(2), and `EISDIR` for a directory.
     pub fn open(name: &OsStr) -> io::Result<Self> {
-        let is_input = name == "-";
-        if is_input && gush_process::was_closed(0) || gush_process::closed_at(name).is_some() {
-            return Err(Errno::BADF.into());
-        }
-        let file = if is_input { None } else { Some(File::open(name)?) };
-        let stat = fstat(fd_of(file.as_ref()))?;
+        let operand = Operand::open(name)?;
+        let stat = fstat(&operand)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(Errno::ISDIR.into());
         }
-        Ok(Self { file, stat })
+        Ok(Self { operand, stat })
     }
 
     /// Whether the operand is a regular file.
@@ -39,7 +36,7 @@ impl Source {
 
     /// Whether the operand is the regular file of `stat`.
     pub fn is(&self, stat: &Stat) -> bool {
-        self.is_regular() && (self.stat.st_dev, self.stat.st_ino) == (stat.st_dev, stat.st_ino)
+        is_same_file(&self.stat, stat)
     }
 
     /// Whether bytes written to `target`, the same file, would be read again. `keeps_bytes` if as
@@ -60,10 +57,6 @@ impl Source {
 
 impl AsFd for Source {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        fd_of(self.file.as_ref())
+        self.operand.as_fd()
     }
-}
-
-fn fd_of(file: Option<&File>) -> BorrowedFd<'_> {
-    file.map_or(rustix::stdio::stdin(), AsFd::as_fd)
 }

@@ -1,13 +1,14 @@
 //! One JSON object per file: action, methods, errors.
 
 use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread::{self, ThreadId};
 
 use gush_text::quote;
 use gush_tree::{Action, Done, Error};
 use serde::Serialize;
+
+use crate::json::{Methods, bytes_if_odd};
 
 /// The record of one file. Scripts rely on the field names.
 #[derive(Debug, Serialize)]
@@ -26,10 +27,8 @@ pub struct Record {
     hole_bytes: u64,
     /// `null` for the entries of a tree.
     seconds: Option<f64>,
-    /// The method that moved most bytes.
-    method: Option<&'static str>,
-    methods: Vec<Method>,
-    fallbacks: Vec<Fallback>,
+    #[serde(flatten)]
+    methods: Methods,
     /// The target was re-read, and the content equals the source's.
     verified: bool,
     /// The hash of source and target, if they were verified by hash.
@@ -85,22 +84,6 @@ impl Warnings {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Method {
-    name: &'static str,
-    bytes: u64,
-    steps: u64,
-    threads: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Fallback {
-    method: &'static str,
-    why: String,
-    errno: Option<i32>,
-    errno_name: Option<String>,
-}
-
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     path: String,
@@ -131,9 +114,7 @@ impl Record {
             bytes: 0,
             hole_bytes: 0,
             seconds,
-            method: None,
-            methods: Vec::new(),
-            fallbacks: Vec::new(),
+            methods: Methods::default(),
             verified: false,
             blake3: None,
             backup: None,
@@ -188,27 +169,7 @@ impl Record {
         let Some(report) = &done.report else { return };
         self.bytes = report.bytes;
         self.hole_bytes = report.hole_bytes;
-        self.method = report.main_method().map(gush::MethodName::as_str);
-        self.methods = report
-            .methods
-            .iter()
-            .map(|used| Method {
-                name: used.name.as_str(),
-                bytes: used.bytes,
-                steps: used.steps,
-                threads: used.threads,
-            })
-            .collect();
-        self.fallbacks = report
-            .refusals
-            .iter()
-            .map(|refusal| Fallback {
-                method: refusal.method.as_str(),
-                why: refusal.why.to_string(),
-                errno: refusal.errno.map(gush::Errno::raw_os_error),
-                errno_name: refusal.errno_name(),
-            })
-            .collect();
+        self.methods = Methods::of(report);
     }
 }
 
@@ -223,18 +184,6 @@ impl Failure {
             delivered_bytes: error.delivered_bytes(),
             hint: error.hint().map(str::to_owned),
         }
-    }
-}
-
-fn bytes_if_odd(path: &Path) -> Option<String> {
-    use std::fmt::Write as _;
-    let bytes = path.as_os_str().as_bytes();
-    match std::str::from_utf8(bytes) {
-        Ok(_) => None,
-        Err(_) => Some(bytes.iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })),
     }
 }
 

@@ -1,47 +1,13 @@
-//! The files to copy, and their sizes.
+//! The sizes of the files to copy.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use gush::{Endpoint, Errno, Kind};
-use rustix::fs::{FileType, fstat};
-
-/// An open input.
-#[derive(Debug)]
-pub struct Input {
-    file: Option<File>,
-}
-
-impl Input {
-    /// Opens `name`; `-` is standard input.
-    ///
-    /// # Errors
-    /// That of open(2); `EBADF` for a closed standard input.
-    pub fn open(name: &OsStr) -> io::Result<Self> {
-        let is_stdin = name == "-";
-        if is_stdin && gush_process::was_closed(0) || gush_process::closed_at(name).is_some() {
-            return Err(Errno::BADF.into());
-        }
-        Ok(Self { file: if is_stdin { None } else { Some(File::open(name)?) } })
-    }
-
-    /// Whether this is the regular file that is written to.
-    pub fn is_output(&self, output: &impl AsFd) -> bool {
-        let (Ok(own), Ok(other)) = (fstat(self), fstat(output)) else { return false };
-        FileType::from_raw_mode(own.st_mode) == FileType::RegularFile
-            && (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino)
-    }
-}
-
-impl AsFd for Input {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_ref().map_or(rustix::stdio::stdin(), AsFd::as_fd)
-    }
-}
+use gush::{Endpoint, Kind};
 
 /// The names without a repeated `-`: standard input is consumed by the first.
 fn lasting<'a>(names: impl Iterator<Item = &'a OsStr>) -> impl Iterator<Item = &'a OsStr> {

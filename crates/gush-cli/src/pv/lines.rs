@@ -5,15 +5,15 @@ use gush::{Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 
-use super::inputs::Input;
 use super::moving::{MoveError, Moving};
 use super::rw::{BUFFER_BYTES, Reader, allowance, unless_cancelled, write_some};
+use crate::files::Operand;
 
 /// Moves at most `most_lines`, within the rate limit in lines per second.
 ///
 /// # Errors
 /// The failed call, and the side.
-pub fn pass(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), MoveError> {
+pub fn pass(moving: &Moving<'_>, input: &Operand, most_lines: u64) -> Result<(), MoveError> {
     let failed = |side| move |errno| MoveError::by(side, errno);
     let mut target = Port::of(&moving.output).map_err(failed(Side::Target))?;
     let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);

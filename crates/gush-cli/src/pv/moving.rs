@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use gush::{Control, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side, hint_for};
 use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
-use rustix::fs::{SeekFrom, fdatasync, seek};
+use rustix::fs::{SeekFrom, fdatasync, fstat, seek};
 
 use super::args::PvArgs;
 use super::direct::Direct;
-use super::inputs::{Input, left_bytes};
+use super::inputs::left_bytes;
 use super::lines;
 use super::pipes;
 use super::screen::Screen;
@@ -24,6 +24,7 @@ use super::sparse;
 use super::state::{StopReason, TransferState};
 use super::status::Status;
 use super::turns;
+use crate::files::{Operand, is_same_file};
 use crate::talk::remedy;
 
 /// One transfer of all inputs to one output.
@@ -123,7 +124,7 @@ impl Moving<'_> {
 
     fn move_named(&mut self, name: &OsStr) -> Then {
         // Opening a FIFO blocks until it has a writer, and a signal has to end that.
-        let input = match self.state.blocking(|| Input::open(name)) {
+        let input = match self.state.blocking(|| Operand::open(name)) {
             Some(Ok(input)) => input,
             None => {
                 self.is_stopped = true;
@@ -146,7 +147,10 @@ impl Moving<'_> {
             }
         };
         // Before anything is read: such an input would grow for ever.
-        if input.is_output(&self.output) {
+        let both = [fstat(&input), fstat(&self.output)];
+        if let [Ok(input), Ok(output)] = &both
+            && is_same_file(input, output)
+        {
             self.say(format_args!("input file is output file: {}", shown(name)));
             self.status.add(Status::SAME_FILE);
             // As in pv: a further input would overwrite this one.
@@ -160,7 +164,7 @@ impl Moving<'_> {
         then
     }
 
-    fn move_one(&mut self, name: &OsStr, input: &Input) -> Then {
+    fn move_one(&mut self, name: &OsStr, input: &Operand) -> Then {
         let mut skips = Skips::new(self.options);
         loop {
             let left = self.left();
@@ -218,7 +222,7 @@ impl Moving<'_> {
     fn pass_by_turns(
         &self,
         name: &OsStr,
-        input: &Input,
+        input: &Operand,
         left: Option<u64>,
     ) -> Result<(), MoveError> {
         if !self.options.counts_lines() || left.is_some() || self.has_rate() {
@@ -246,7 +250,7 @@ impl Moving<'_> {
     }
 
     /// Whether zeros are searched here, because the engine makes holes only of files.
-    fn makes_holes_of(&self, input: &Input) -> bool {
+    fn makes_holes_of(&self, input: &Operand) -> bool {
         let takes_holes = Endpoint::of(&self.output)
             .is_ok_and(|end| end.kind() == Kind::File && !end.is_append());
         let is_file = Endpoint::of(input).is_ok_and(|end| end.kind() == Kind::File);
@@ -254,7 +258,7 @@ impl Moving<'_> {
     }
 
     /// Skips the bytes of `--skip`, by a seek or by reading.
-    fn skip(&mut self, input: &Input) -> Result<(), MoveError> {
+    fn skip(&mut self, input: &Operand) -> Result<(), MoveError> {
         let wanted = self.skip_bytes;
         if wanted == 0 {
             return Ok(());
@@ -272,7 +276,7 @@ impl Moving<'_> {
         Ok(())
     }
 
-    fn discard(&self, input: &Input, most_bytes: u64) -> Result<u64, MoveError> {
+    fn discard(&self, input: &Operand, most_bytes: u64) -> Result<u64, MoveError> {
         // A pipe cannot seek: its bytes go to /dev/null, by splice where possible.
         let nowhere = File::options().write(true).open("/dev/null");
         let nowhere = nowhere.map_err(|_| MoveError::by(Side::Target, Errno::NOENT))?;

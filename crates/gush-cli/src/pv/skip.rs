@@ -7,9 +7,10 @@ use gush::{Errno, Side};
 use rustix::fs::{SeekFrom, seek};
 
 use super::args::PvArgs;
-use super::inputs::{self, Input};
+use super::inputs;
 use super::moving::{MoveError, Moving, shown};
 use super::status::Status;
+use crate::files::Operand;
 
 /// The failures of one input so far.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Skips {
         &mut self,
         moving: &mut Moving<'_>,
         name: &OsStr,
-        input: &Input,
+        input: &Operand,
         error: &MoveError,
     ) -> bool {
         let may_skip = moving.options.skip_errors > 0

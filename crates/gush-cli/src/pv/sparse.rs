@@ -4,9 +4,9 @@ use gush::{Errno, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
 
-use super::inputs::Input;
 use super::moving::{MoveError, Moving};
 use super::rw::{BUFFER_BYTES, Reader, allowance, unless_cancelled, write_some};
+use crate::files::Operand;
 
 /// The smallest block that file systems commonly allocate.
 const BLOCK_BYTES: usize = 4096;
@@ -15,7 +15,11 @@ const BLOCK_BYTES: usize = 4096;
 ///
 /// # Errors
 /// The failed call, and the side.
-pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Result<(), MoveError> {
+pub fn pass(
+    moving: &Moving<'_>,
+    input: &Operand,
+    most_bytes: Option<u64>,
+) -> Result<(), MoveError> {
     let failed = |side| move |errno| MoveError::by(side, errno);
     let at_target = failed(Side::Target);
     let (state, output) = (&moving.state, &moving.output);

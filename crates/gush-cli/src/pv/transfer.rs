@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use gush::{Endpoint, Errno, Kind, Rate};
 use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
-use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
+use rustix::fs::{SeekFrom, fstat, seek, stat};
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::stdio::stdout;
 
@@ -401,13 +401,8 @@ fn input_at<'a>(options: &'a PvArgs, name: &OsStr) -> Option<&'a OsStr> {
             b"-" => fstat(rustix::stdio::stdin()),
             _ => stat(*input),
         };
-        input.is_ok_and(|input| is_same_file(&input, &output))
+        input.is_ok_and(|input| files::is_same_file(&input, &output))
     })
-}
-
-fn is_same_file(one: &Stat, other: &Stat) -> bool {
-    FileType::from_raw_mode(one.st_mode) == FileType::RegularFile
-        && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
 /// The bytes of the inputs, as far as they are known.

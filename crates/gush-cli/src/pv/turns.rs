@@ -20,10 +20,11 @@ use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::{self, pread};
 
-use super::inputs::{Input, left_bytes};
+use super::inputs::left_bytes;
 use super::moving::{MoveError, Moving, Output};
 use super::rw::unless_cancelled;
 use super::state::TransferState;
+use crate::files::Operand;
 
 /// Half of the second-level cache of most processors, where the bytes stay from the copy to the
 /// count.
@@ -40,7 +41,7 @@ const LEAST_BYTES: u64 = 8 << 20;
 ///
 /// # Errors
 /// The failed write.
-pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, MoveError> {
+pub fn pass(moving: &Moving<'_>, input: &Operand) -> Result<u64, MoveError> {
     let Some(start) = start(moving, input) else { return Ok(0) };
     let takes_pages = Endpoint::of(&moving.output).is_ok_and(|end| end.kind() == Kind::Pipe);
     // A huge page is emptied by one call, and filled anew by one fault.
@@ -67,7 +68,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, MoveError> {
 }
 
 /// Where the first block begins; none where the bytes take another way, or are too few.
-fn start(moving: &Moving<'_>, input: &Input) -> Option<u64> {
+fn start(moving: &Moving<'_>, input: &Operand) -> Option<u64> {
     let options = moving.options;
     let is_plain =
         options.choice() == Choice::Auto && !(options.sparse || options.sync || options.direct_io);
@@ -85,7 +86,7 @@ fn start(moving: &Moving<'_>, input: &Input) -> Option<u64> {
 struct Turns<'a> {
     state: &'a TransferState,
     output: &'a Output,
-    input: &'a Input,
+    input: &'a Operand,
     start: u64,
     number: u64,
     block_bytes: usize,
@@ -257,7 +258,7 @@ mod tests {
             })
             .collect();
         fs::write(dir.path().join("source"), &bytes).unwrap();
-        let input = Input::open(dir.path().join("source").as_os_str()).unwrap();
+        let input = Operand::open(dir.path().join("source").as_os_str()).unwrap();
         let got = NamedTempFile::new_in(&dir).unwrap();
         let output = Output::File(got.reopen().unwrap());
         let wanted = Inspect { lines: true, separator: b'\n', ..Inspect::default() };

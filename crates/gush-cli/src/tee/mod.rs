@@ -181,10 +181,7 @@ fn never_wait_in_a_fifo(file: &File) {
 /// Whether this is the regular file at standard input.
 fn is_source(file: rustix::io::Result<Stat>) -> bool {
     let source = fstat(rustix::stdio::stdin());
-    source.is_ok_and(|source| {
-        FileType::from_raw_mode(source.st_mode) == FileType::RegularFile
-            && file.is_ok_and(|file| (file.st_dev, file.st_ino) == (source.st_dev, source.st_ino))
-    })
+    source.is_ok_and(|source| file.is_ok_and(|file| files::is_same_file(&source, &file)))
 }
 
 fn is_written(fd: BorrowedFd<'_>) -> bool {
