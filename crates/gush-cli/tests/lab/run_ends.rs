@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -162,6 +163,26 @@ fn no_command_goes_on_after_its_lab_was_killed() {
         assert_eq!(status, Some(0), "{said}");
         assert_eq!(names(dir.path()), ["pid"], "{place}: a later run removes the directory");
     }
+}
+
+/// The guard's shell takes half a second to start, and the command none to signal its group.
+#[test]
+fn a_guard_that_is_slow_to_start_outlives_signals_to_its_group() {
+    let dir = TempDir::new().unwrap();
+    let [pid, script, shell] = ["pid", "script", "sh"].map(|name| dir.path().join(name));
+    let signalled =
+        "trap '' TERM; kill -s TERM 0; sleep 100000 & echo $! >pid.new; mv pid.new pid; wait";
+    fs::write(&script, signalled).unwrap();
+    fs::write(&shell, "#!/bin/sh\nsleep 0.5\nexec /bin/sh \"$@\"\n").unwrap();
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let mut killed = lab(dir.path());
+    killed.current_dir(dir.path()).env("PATH", path).args(["-N", "/bin/sh script"]);
+    let mut killed = killed.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the command has started", || pid.exists());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    wait_until("the command has ended", || !is_alive(&pid));
 }
 
 #[test]

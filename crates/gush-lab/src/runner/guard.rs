@@ -4,7 +4,7 @@
 //! and it sleeps while they run.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -16,8 +16,10 @@ use rustix::process::Pid;
 
 /// A line on standard input dismisses the guard; end of file means that this program has ended.
 /// Standard error is a file whose first line names the running process, for a program that makes
-/// its own group, as timeout(1) does. Signals to the group are not meant for the guard.
+/// its own group, as timeout(1) does. Signals to the group are not meant for the guard, whose line
+/// on standard output says that it ignores them.
 const SCRIPT: &str = r#"trap '' INT TERM HUP QUIT TSTP TTIN TTOU
+echo
 read -r _ && exit
 read -r running <&2
 kill -s KILL -- $running
@@ -36,10 +38,13 @@ impl Guard {
     fn start() -> io::Result<Self> {
         let running = File::from(rustix::fs::memfd_create("running", MemfdFlags::CLOEXEC)?);
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::null());
+        shell.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Out of the way of a directory that somebody wants to unmount.
         shell.stderr(running.try_clone()?).process_group(0).current_dir("/");
-        Ok(Self { shell: shell.spawn()?, running })
+        let mut shell = shell.spawn()?;
+        // Before its traps are set, a command that signals its group would end the guard.
+        let _ = shell.stdout.take().map(|mut is_ready| is_ready.read(&mut [0]));
+        Ok(Self { shell, running })
     }
 
     fn pid(&self) -> Pid {
