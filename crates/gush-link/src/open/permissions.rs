@@ -28,7 +28,7 @@ impl Permissions {
         Ok(Self { mode, ..Self::owners(options)? })
     }
 
-    /// Those of a file or FIFO. The umask reduces `mode=`: that of the process in open(2), or `umask=`.
+    /// Those of a file or FIFO. The umask reduces `mode=`: that of the process, or `umask=`.
     pub fn of_file(options: &Options) -> Result<Self, OpenError> {
         let mode = options.mode(Opt::Umask).map(|umask| file_mode(options) & !umask);
         Ok(Self { mode, ..Self::owners(options)? })

@@ -337,7 +337,8 @@ fn single(
         let why = "an address of IPv6 takes a range of IPv6, such as [::ffff:127.0.0.0]/104";
         report.wrong(text, why);
     }
-    if keyword == "unix-client" && options.has("bind") && !options.has("unlink-close") {
+    let is_client = matches!(row.means, Means::Ours("unix-client", _));
+    if is_client && options.has("bind") && !options.has("unlink-close") {
         // socat removes the name of UNIX-CONNECT alone.
         options.push("unlink-close=0");
     }

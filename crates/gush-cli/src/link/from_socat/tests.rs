@@ -145,7 +145,7 @@ fn everyday_command_lines_have_an_equivalent() {
             "gush link tcp:h:1,setsockopt=6:3:1,setsockopt=1:9:1,setsockopt=6:3:0,prefer=4 -",
         ),
         ("TCP:h:1,interval=1 -", "gush link tcp:h:1,prefer=4 -"),
-        ("UNIX:s,type=5,bind=t -", "gush link unix:s,bind=t,seqpacket -"),
+        ("UNIX:s,type=5,bind=t -", "gush link unix:s,bind=t,seqpacket,unlink-close=0 -"),
         ("UNIX-L:s,umask=177,mode=660 -", "gush link unix-listen:s,mode=660,umask=177 -"),
         ("UNIX-L:s,umask=007 -", "gush link unix-listen:s,umask=7 -"),
         ("-u - CREATE:f,umask=027", "gush link -u - file:f,umask=27,create,trunc"),
