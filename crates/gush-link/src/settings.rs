@@ -64,7 +64,7 @@ pub struct Settings {
     /// Gets a copy of the bytes from the first address to the second. 1 MiB waits for a slow
     /// reader, and then the connections wait; a reader that takes nothing for 10 s gets no more.
     pub tee: Option<Arc<Tee>>,
-    /// Gets a copy of the bytes from the second address to the first.
+    /// Gets a copy of the bytes from the second address to the first: none with `one_way`.
     pub tee_back: Option<Arc<Tee>>,
     /// Takes over from the link that has this Unix socket, if there is one, and hands over to the
     /// next process that asks there. For a link that serves many clients.

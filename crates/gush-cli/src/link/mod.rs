@@ -143,7 +143,10 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
     let is_one_way = options.one_way || options.one_way_back;
     // socat makes the file.
     if is_one_way && copy_back.is_some() && !options.graceful {
-        return Err("bytes go one way only: there are none on the way back to copy".to_owned());
+        return Err(
+            "bytes go one way only, and there are none in the direction that is to be copied"
+                .to_owned(),
+        );
     }
     // A check makes no file.
     let tee = |path: &Path| tee(if options.check { Path::new("/dev/null") } else { path });

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
@@ -400,6 +400,27 @@ fn a_datagram_longer_than_the_size_is_cut() {
             assert!(got.replace("0123", "").is_empty(), "{program:?} {address}: {got}");
             drop(running);
         }
+    }
+}
+
+#[test]
+fn a_cut_datagram_ends_no_data_and_an_empty_one_neither() {
+    for (options, got) in [
+        (&["-b", "4", "UNIX-RECV:s"][..], "abcdxyvwxy"),
+        (&["UNIX-RECV:s,readbytes=9"], "abcdefghx"),
+        (&["-b", "4", "UNIX-RECV:s,readbytes=5"], "abcdx"),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let mut command = gush();
+        command.args(["socat", "-u"]).args(options).arg("CREATE:got").current_dir(dir.path());
+        let _running = Group(command.process_group(0).spawn().unwrap());
+        eventually("it is there", || dir.path().join("s").exists());
+        let sender = UnixDatagram::unbound().unwrap();
+        for datagram in ["abcdefgh", "", "xy", "vwxyz"] {
+            // A link that has its bytes ends.
+            let _ = sender.send_to(datagram.as_bytes(), dir.path().join("s"));
+        }
+        eventually(got, || fs::read_to_string(dir.path().join("got")).is_ok_and(|all| all == got));
     }
 }
 

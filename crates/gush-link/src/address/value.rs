@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use gush_text::{seconds, size_bytes};
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 #[cfg(feature = "tls")]
 use rustls::pki_types::DnsName;
 
@@ -376,15 +376,7 @@ fn network(text: &str) -> Option<IpNet> {
     };
     let net =
         plain.parse::<IpNet>().ok().or_else(|| plain.parse::<IpAddr>().map(IpNet::from).ok())?;
-    Some(as_of_peers(net.trunc()))
-}
-
-/// IPv4 peers have IPv4 addresses even on an IPv6 socket, so a network of mapped addresses becomes
-/// IPv4.
-fn as_of_peers(net: IpNet) -> IpNet {
-    let IpNet::V6(six) = net else { return net };
-    let mapped = six.addr().to_ipv4_mapped().zip(six.prefix_len().checked_sub(96));
-    mapped.and_then(|(four, length)| Ipv4Net::new(four, length).ok()).map_or(net, IpNet::V4)
+    Some(net.trunc())
 }
 
 #[cfg(test)]
@@ -424,7 +416,6 @@ mod tests {
         let nets: Vec<_> = texts.iter().map(|text| network(text).unwrap().to_string()).collect();
         assert_eq!(nets, ["10.0.0.0/8", "127.0.0.1/32", "::1/128", "fe80::/10", "fe80::/10"]);
         assert_eq!(ranges("10.0.0.0/33"), None);
-        assert_eq!(ranges("[::ffff:10.0.0.0]/104+::ffff:10.0.0.1"), ranges("10.0.0.0/8+10.0.0.1"));
         assert_eq!(ranges("10.0.0.0/8+"), None);
     }
 }

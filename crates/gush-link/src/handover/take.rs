@@ -69,17 +69,17 @@ impl Taking {
         wire.send(&Message::Hello(hello.clone()), &[]).await?;
         let (place, needed, descriptors) = match wire.receive_first().await? {
             (Message::Listeners { metrics, descriptors: needed }, descriptors) => {
-                (metrics, needed + SPARE, descriptors)
+                (metrics, needed, descriptors)
             }
             (Message::Refused(why), _) => return Err(refused(&why)),
             (other, _) => return Err(unexpected(&other)),
         };
         // Found out later, the connections of the running link would stand still meanwhile.
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        if limit < needed {
+        if limit < needed + SPARE {
             let why = format!(
-                "the running link needs {needed} descriptors, and the limit of this process is \
-                 {limit} (ulimit -n raises it)"
+                "the running link needs {needed} descriptors and {SPARE} to spare, and the limit of \
+                 this process is {limit} (ulimit -n raises it)"
             );
             return Err(refused(&why));
         }

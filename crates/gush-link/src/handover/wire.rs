@@ -51,8 +51,8 @@ pub(super) enum Message {
     /// With a reason for the user.
     Refused(String),
     /// With the listener of this protocol, that of the clients, and that of the metrics, if they
-    /// are served at the place named here; then a pipe, which has a byte once
-    /// the running link has given the handover up, and no writer once it has ended.
+    /// are served at the place named here; then a pipe, which has a byte once the running link has
+    /// given the handover up, and no writer once it has ended.
     Listeners {
         metrics: Option<String>,
         /// How many descriptors the running link has open.

@@ -1,5 +1,6 @@
 //! Which peers are served: the filter of `range=`, `sourceport=` and `lowport`.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -55,7 +56,12 @@ impl Gate {
             Peer::Ip(address) => (peer.ip(), Some(address.port())),
             _ => (None, None),
         };
-        let is_within = |range: &IpNet| ip.is_some_and(|ip| range.contains(&ip));
+        let is_within = |range: &IpNet| match (range, ip) {
+            // An IPv4 peer of an IPv6 socket has an IPv4 address here.
+            (IpNet::V6(range), Some(IpAddr::V4(ip))) => range.contains(&ip.to_ipv6_mapped()),
+            (range, Some(ip)) => range.contains(&ip),
+            (_, None) => false,
+        };
         if !self.ranges.is_empty() && !self.ranges.iter().any(is_within) {
             Some(Opt::Range)
         } else if self.source_port.is_some() && self.source_port != port.map(u32::from) {
@@ -83,5 +89,27 @@ impl Gate {
             tracing::warn!("{address}: {peer} refused: {why}{suppressed}");
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_mapped_addresses_admits_ipv4_peers() {
+        for (range, admits) in [
+            ("::ffff:127.0.0.0/104", true),
+            ("::ffff:127.0.0.0/80", true),
+            ("::/0", true),
+            ("127.0.0.0/8", true),
+            ("::ffff:128.0.0.0/104", false),
+            ("::1/128", false),
+            ("128.0.0.0/8", false),
+        ] {
+            let gate = Gate { ranges: vec![range.parse().unwrap()], ..Gate::default() };
+            let refusing = gate.refusing(&Peer::Ip("127.0.0.9:1".parse().unwrap()));
+            assert_eq!(refusing, (!admits).then_some(Opt::Range), "{range}");
+        }
     }
 }

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush_net::Conduit;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::ReadBuf;
 
-use super::Shape;
+use super::{Shape, poll_read_some};
 
 /// No datagram that is read is longer than this.
 pub(super) struct Cut {
@@ -23,7 +23,7 @@ impl Shape for Cut {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let most = buf.filled().len() + self.most_bytes;
-        ready!(conduit.poll_read(cx, buf))?;
+        ready!(poll_read_some(conduit, cx, buf))?;
         buf.set_filled(buf.filled().len().min(most));
         Poll::Ready(Ok(()))
     }

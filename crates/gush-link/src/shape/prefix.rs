@@ -34,11 +34,17 @@ impl Shape for Prefix {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let most = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
-        let mut part = ReadBuf::new(buf.initialize_unfilled_to(most.min(buf.remaining())));
-        if part.remaining() > 0 {
+        let room = match most {
+            0 => 0,
+            // What a datagram has beyond the end is dropped with it.
+            _ if conduit.facts().read_messages => buf.remaining(),
+            _ => most.min(buf.remaining()),
+        };
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(room));
+        if room > 0 {
             ready!(poll_read_some(conduit, cx, &mut part))?;
         }
-        let mut read = part.filled();
+        let mut read = &part.filled()[..part.filled().len().min(most)];
         self.left_bytes -= read.len() as u64;
         if let Some(at) = read.iter().position(|&byte| Some(byte) == self.before) {
             read = &read[..at];
