@@ -6,7 +6,7 @@ mod common;
 use std::os::fd::OwnedFd;
 
 use common::{STREAMS, noise, read_all, within};
-use gush::flow::{Fan, FanFds, FanNext, PortState, Shelf, Terms};
+use gush::flow::{Fan, FanFds, FanNext, PortState, Shelf, Spread, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Mover, Rate, Tee, Tuning};
 use rustix::fs::OFlags;
@@ -117,7 +117,7 @@ fn packets_are_not_cut_by_the_driver_of_a_fan() {
             match fan.next(70, &mut shelf) {
                 FanNext::Do(op) => {
                     let answer = fan.perform(op, fds);
-                    fan.learn(op, answer, &mut ());
+                    fan.learn(op, answer);
                 }
                 end => break end,
             }

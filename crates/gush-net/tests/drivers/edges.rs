@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use gush::flow::{
     Completion, Failure, Fan, FanFds, FanNext, FanOp, Fds, Flow, Interest, Next, Op, PortState,
-    Shelf, Terms, Who,
+    Shelf, Spread, Terms, Who,
 };
 use gush::pipe::Pool;
 use gush::{Errno, Side};
@@ -168,7 +168,7 @@ pub fn drive_fan(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Rep
                 seen.extend(edges.next(NO_TIME));
                 seen.retain(|&edge| Some(edge) != side_of(op));
                 let answer = fan.perform(op, fds);
-                fan.learn(op, answer, &mut ());
+                fan.learn(op, answer);
             }
             FanNext::Wait => {
                 fan.rest(&mut shelf);

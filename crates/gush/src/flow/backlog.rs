@@ -157,7 +157,6 @@ impl Spread for Backlog {
         self.lane(target).failure.as_deref()
     }
 
-    /// Loses a target to a fault that the driver found. [`Backlog::next`] reports the loss.
     fn fail(&mut self, target: u16, fault: Fault) {
         self.lanes[usize::from(target)].lose(Box::new(Failure::Fault(fault)));
     }
@@ -169,7 +168,6 @@ impl Spread for Backlog {
         self.ring.room_bytes() == 0 && lane.outlet.taken_bytes() == self.ring.start
     }
 
-    /// Decides the next call, which takes at most `may_take_bytes`.
     fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
         loop {
             let is_over = self.over.is_some();
@@ -196,10 +194,6 @@ impl Spread for Backlog {
         }
     }
 
-    /// Makes the call named by [`Backlog::next`].
-    ///
-    /// # Errors
-    /// The kernel's answer; `EAGAIN` where a side cannot go on; `EBADF` for a side in memory.
     fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
         let fd_of = |target: u16| fds.targets.get(usize::from(target)).copied().ok_or(Errno::BADF);
         match op {
@@ -213,7 +207,6 @@ impl Spread for Backlog {
         }
     }
 
-    /// Learns the answer of a call.
     fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
         match op {
             FanOp::Intake(op) => return self.intake.learn(op, answer, &mut ()),
@@ -234,7 +227,6 @@ impl Spread for Backlog {
         Moved::default()
     }
 
-    /// Names each side to wait for after [`FanNext::Wait`].
     fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
         for (target, lane) in NUMBERS.zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
             if lane.waits {

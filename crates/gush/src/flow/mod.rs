@@ -78,7 +78,9 @@ pub use lend::{Buf, Lender, Shelf};
 pub use next::{Completion, Failure, Inspector, Moved, Next};
 pub use op::{Fds, Op};
 pub(crate) use route::{gains_by_own_pipe, splices_directly};
-pub(crate) use spread::{NUMBERS, Spread, count_targets};
+#[doc(hidden)]
+pub use spread::Spread;
+pub(crate) use spread::{NUMBERS, count_targets};
 pub use terms::Terms;
 
 use hand::Hand;

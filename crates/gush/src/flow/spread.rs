@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rustix::io;
 
-use super::fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
+use super::fan::{FanFds, FanNext, FanOp, Interest, Who};
 use super::{Failure, Lender, Moved};
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
@@ -22,76 +22,43 @@ pub(crate) fn count_targets(targets: usize) -> Result<(), Refusal> {
     }
 }
 
-/// A [`Fan`], whose lanes keep pace, or a [`Backlog`](super::Backlog), whose lanes may lag.
-pub(crate) trait Spread {
+/// A [`Fan`](super::Fan), whose lanes keep pace, or a `Backlog`, whose lanes may lag.
+/// Methods with a target's number panic where there is no such target.
+pub trait Spread {
+    /// Decides the next call, which takes at most `may_take_bytes`, or one datagram.
     fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext;
+    /// Makes the call named by [`next`](Self::next). Every system call is made here.
+    ///
+    /// The kernel sends SIGPIPE where a pipe has no reader; to survive a lost target a program
+    /// ignores the signal, as Rust's programs do.
+    ///
+    /// # Errors
+    /// The kernel's answer; `EAGAIN` where a side cannot go on; `EBADF` for a side in memory.
     fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize>;
+    /// Learns the answer of a call; delivered bytes are those of the call's target.
     fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved;
+    /// Names each side to wait for after [`FanNext::Wait`].
     fn waits(&self, each: &mut dyn FnMut(Who, Interest));
+    /// Something happened at this side: its call is made again, or a target with nothing to take is
+    /// polled. Waking a side too early costs a call.
     fn wake(&mut self, who: Who);
+    /// Gives back empty pipes and buffers, and shrinks nearly empty ones; called before the driver
+    /// parks.
     fn rest(&mut self, lender: &mut dyn Lender);
+    /// Loses a target to a fault that the driver found, as [`next`](Self::next) reports.
     fn fail(&mut self, target: u16, fault: Fault);
     /// Does this target, which has no room, keep bytes from the others?
     fn is_held_by(&self, target: u16) -> bool;
+    /// How many targets there were at first.
     fn targets(&self) -> usize;
+    /// Bytes taken from the source.
     fn taken_bytes(&self) -> u64;
+    /// The bytes delivered to a target: the first ones of the source.
     fn delivered_bytes(&self, target: u16) -> u64;
+    /// Does the target still get bytes?
     fn is_live(&self, target: u16) -> bool;
+    /// Why the target was lost, if so.
     fn failure(&self, target: u16) -> Option<&Failure>;
-}
-
-impl Spread for Fan {
-    fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
-        Fan::next(self, may_take_bytes, lender)
-    }
-
-    fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
-        Fan::perform(self, op, fds)
-    }
-
-    fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
-        Fan::waits(self, each);
-    }
-
-    fn wake(&mut self, who: Who) {
-        Fan::wake(self, who);
-    }
-
-    fn rest(&mut self, lender: &mut dyn Lender) {
-        Fan::rest(self, lender);
-    }
-
-    fn fail(&mut self, target: u16, fault: Fault) {
-        Fan::fail(self, target, fault);
-    }
-
-    fn targets(&self) -> usize {
-        Fan::targets(self)
-    }
-
-    fn taken_bytes(&self) -> u64 {
-        Fan::taken_bytes(self)
-    }
-
-    fn delivered_bytes(&self, target: u16) -> u64 {
-        Fan::delivered_bytes(self, target)
-    }
-
-    fn is_live(&self, target: u16) -> bool {
-        Fan::is_live(self, target)
-    }
-
-    fn failure(&self, target: u16) -> Option<&Failure> {
-        Fan::failure(self, target)
-    }
-
-    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
-        Fan::learn(self, op, answer, &mut ())
-    }
-
-    fn is_held_by(&self, _target: u16) -> bool {
-        true
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Single answers to a fan's calls, and the required next step.
 
-use gush::flow::{Buf, Fan, FanNext, FanOp, Lender, Op, PortState, Shelf, Terms};
+use gush::flow::{Buf, Fan, FanNext, FanOp, Lender, Op, PortState, Shelf, Spread, Terms};
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Errno, Kind};
 
@@ -53,7 +53,7 @@ fn pass_on(fan: &mut Fan, lender: &mut Counting, answer: Result<usize, Errno>) -
             }
         }
         let answer = if let FanOp::Lane(_, Op::Empty) = op { answer } else { Ok(BYTES) };
-        fan.learn(op, answer, &mut ());
+        fan.learn(op, answer);
     }
 }
 
@@ -94,7 +94,7 @@ fn the_buffer_of_a_target_that_is_lost_comes_back() {
             }
             _ => Ok(BYTES),
         };
-        fan.learn(op, answer, &mut ());
+        fan.learn(op, answer);
     };
     assert_eq!((lost, lender.1), (1, 0));
 }

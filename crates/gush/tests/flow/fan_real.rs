@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use gush::flow::{
     Buf, Completion, Failure, Fan, FanFds, FanNext, FanOp, Interest, Lender, Op, PortState, Shelf,
-    Terms, Who,
+    Spread, Terms, Who,
 };
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, MethodName};
@@ -73,7 +73,7 @@ fn drive_with(
         match fan.next(step, lender) {
             FanNext::Do(op) => {
                 let answer = fan.perform(op, fds);
-                fan.learn(op, answer, &mut ());
+                fan.learn(op, answer);
                 *driven.ops.entry(name_of(op)).or_insert(0) += 1;
                 // A lost target stands still, and would look like one that holds the others back.
                 let live = || (0..fan.targets() as u16).filter(|&target| fan.is_live(target));
@@ -535,7 +535,7 @@ fn a_target_that_fails_gets_nothing_more() {
     let fds = FanFds { source: near.as_fd(), targets: &targets };
     assert_eq!(drive(&mut fan, fds, u64::MAX, Until::Idle(100)).0, Err("idle".to_owned()));
     assert_eq!(fan.delivered_bytes(0), 4096);
-    fan.learn(FanOp::Look(0), Err(Errno::PIPE), &mut ());
+    fan.learn(FanOp::Look(0), Err(Errno::PIPE));
     feeder.write_all(b"more").expect("room");
     drop(feeder);
     let (end, driven) = drive(&mut fan, fds, u64::MAX, Until::End);
@@ -598,46 +598,4 @@ fn a_stream_becomes_datagrams_at_one_target_and_a_stream_at_the_other() {
     feed.expect("a feeder").join().expect("all was sent");
     assert!(taker.join().expect("no panic") == data, "other bytes arrived");
     assert!(arrived(pipe) == data, "other bytes arrived");
-}
-
-/// The observer's bytes are the source's, each once, also where targets are slow or lost.
-#[test]
-fn a_fan_through_memory_shows_every_byte_once() {
-    struct Shown(Vec<u8>);
-    impl gush::flow::Inspector for Shown {
-        fn bytes(&mut self, bytes: &[u8]) {
-            self.0.extend_from_slice(bytes);
-        }
-    }
-    let data = pattern(BYTES);
-    let (near, feed) = source("pipe", &data);
-    let ((narrow, arrived), (file, in_file)) = (narrow_pipe(), target("file"));
-    let (leaves, reader) = leaving_reader("pipe", 70_000);
-    let targets = [narrow.as_fd(), leaves.as_fd(), file.as_fd()];
-    let mut fan = fan_of(&near, &targets, &Terms { through_memory: true, ..Terms::default() });
-    let fds = FanFds { source: near.as_fd(), targets: &targets };
-    let mut shelf = Shelf::new(Pool::shared().clone());
-    let mut shown = Shown(Vec::new());
-    loop {
-        match fan.next(u64::MAX, &mut shelf) {
-            FanNext::Do(op) => {
-                let answer = fan.perform(op, fds);
-                fan.learn(op, answer, &mut shown);
-            }
-            // All are woken, and every call is tried again: that is slow, and must do no harm.
-            FanNext::Wait => {
-                fan.rest(&mut shelf);
-                fan.wake(Who::Source);
-                (0..3).for_each(|at| fan.wake(Who::Target(at)));
-                thread::yield_now();
-            }
-            FanNext::Lost(target) => assert_eq!(target, 1),
-            FanNext::Ended(end) => break assert_eq!(end, Completion::Eof),
-            other => panic!("{other:?}"),
-        }
-    }
-    feed.expect("a feeder").join().expect("all was sent");
-    assert!(shown.0 == data, "{} bytes were shown", shown.0.len());
-    assert!(arrived(narrow) == data && in_file(file) == data, "other bytes arrived");
-    assert!(reader.join().expect("no panic") == data[..70_000]);
 }

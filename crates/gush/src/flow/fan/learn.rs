@@ -2,9 +2,9 @@
 
 use rustix::io::{self, Errno};
 
-use super::super::{Flow, Inspector, Leaves, Moved, Op};
+use super::super::{Flow, Leaves, Moved, Op};
+use super::Fan;
 use super::lane::Lane;
-use super::{Fan, FanOp};
 use crate::fault::Fault;
 use crate::kernel::is_refusal;
 use crate::method::{MethodName, Refusal};
@@ -12,36 +12,9 @@ use crate::port::Side;
 use crate::sys::Call;
 
 impl Fan {
-    /// Learns the answer of a call; delivered bytes are those of the call's target. [Through
-    /// memory](crate::flow::Terms::through_memory) the inspector is shown each byte when the first
-    /// target has it.
-    pub fn learn(
-        &mut self,
-        op: FanOp,
-        answer: io::Result<usize>,
-        inspector: &mut dyn Inspector,
-    ) -> Moved {
-        match op {
-            FanOp::Intake(op) => self.learn_intake(op, answer),
-            FanOp::Lane(target, op) => self.learn_lane(target, op, answer, inspector),
-            FanOp::Tee(target) => self.learn_shared(target, Call::Tee, answer),
-            FanOp::Move(target, _) => self.learn_shared(target, Call::Splice, answer),
-            FanOp::Look(target) => {
-                let lane = &mut self.lanes[usize::from(target)];
-                lane.is_to_look = matches!(answer, Err(Errno::INTR));
-                if let (Err(errno), false) = (answer, lane.is_to_look) {
-                    lane.fail(Call::Poll, errno);
-                }
-                Moved::default()
-            }
-        }
-    }
-
-    fn learn_intake(&mut self, op: Op, answer: io::Result<usize>) -> Moved {
-        // No inspector yet: bytes are shown when the first lane has delivered them.
+    pub(super) fn learn_intake(&mut self, op: Op, answer: io::Result<usize>) -> Moved {
         let moved = self.intake.learn_answer(op, answer, &mut ());
         if matches!(op, Op::Read(_) | Op::Spill) && self.intake.held.hand.full {
-            self.shown = 0;
             for lane in self.lanes.iter_mut().filter(|lane| lane.is_live()) {
                 lane.hand_out(self.intake.held.hand.to);
             }
@@ -49,17 +22,9 @@ impl Fan {
         moved
     }
 
-    fn learn_lane(
-        &mut self,
-        target: u16,
-        op: Op,
-        answer: io::Result<usize>,
-        inspector: &mut dyn Inspector,
-    ) -> Moved {
+    pub(super) fn learn_lane(&mut self, target: u16, op: Op, answer: io::Result<usize>) -> Moved {
         let moved = if self.is_common(target, op) {
-            let moved = self.with_common(target, |outlet| outlet.learn(op, answer, &mut ()));
-            self.show(target, inspector);
-            moved
+            self.with_common(target, |outlet| outlet.learn(op, answer, &mut ()))
         } else {
             self.lanes[usize::from(target)].outlet.learn_answer(op, answer, &mut ())
         };
@@ -70,15 +35,6 @@ impl Fan {
             self.intake.held.leaves = Leaves::Refused;
         }
         moved
-    }
-
-    /// Shows the bytes that this target is the first to have got.
-    fn show(&mut self, target: u16, inspector: &mut dyn Inspector) {
-        let written = self.lane(target).written;
-        if let Some(buf) = self.intake.held.hand.buf.as_ref().filter(|_| written > self.shown) {
-            inspector.bytes(&buf.as_slice()[self.shown as usize..written as usize]);
-            self.shown = written;
-        }
     }
 
     /// Is this a call on the buffer that all lanes write from?
@@ -104,7 +60,12 @@ impl Fan {
     }
 
     /// A tee or splice out of the intake's pipe was answered.
-    fn learn_shared(&mut self, target: u16, call: Call, answer: io::Result<usize>) -> Moved {
+    pub(super) fn learn_shared(
+        &mut self,
+        target: u16,
+        call: Call,
+        answer: io::Result<usize>,
+    ) -> Moved {
         let lane = &mut self.lanes[usize::from(target)];
         let is_straight = lane.is_straight();
         let errno = match answer {

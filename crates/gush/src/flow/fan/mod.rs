@@ -21,9 +21,9 @@
 //!   the head are served. The head moves on by as much as every remaining lane has.
 //! - *A lane's failure concerns no other lane.* [`FanNext::Lost`] reports it once, and the driver
 //!   decides whether to go on.
-//! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side named by [`Fan::waits`].* A
-//!   pipe or stream with nothing to take is named too ([`Interest::HangUp`]): its reader can leave
-//!   while the source idles.
+//! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side that
+//!   [`waits`](super::Spread::waits) names.* A pipe or stream with nothing to take is named too
+//!   ([`Interest::HangUp`]): its reader can leave while the source idles.
 //!
 //! Ends and refusals keep the flow's invariants: only a `read` that answers 0 is the end, and a
 //! refusal changes nothing but the route.
@@ -58,7 +58,6 @@ use super::route::{self, Route, Routes};
 use super::spread;
 use super::{Completion, Failure, Flow, Lender, Next, Op, PortState, Terms};
 use crate::endpoint::Kind;
-use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
 use crate::mover::Choice;
 use crate::plan;
@@ -91,12 +90,13 @@ pub enum Interest {
 pub enum FanNext {
     /// Make this call, and let the fan learn the answer.
     Do(FanOp),
-    /// Wait for any of the sides that [`Fan::waits`] names, and say by [`Fan::wake`] which.
+    /// Wait for any of the sides that [`waits`](super::Spread::waits) names, and say by
+    /// [`wake`](super::Spread::wake) which.
     Wait,
     /// Nothing is in flight, and nothing may be taken now.
     Throttled,
-    /// This target is lost, by [`Fan::failure`]; reported once. Ask again to go on with the others,
-    /// or with nothing to be taken to deliver their bytes in flight.
+    /// This target is lost, by [`failure`](super::Spread::failure); reported once. Ask again to go
+    /// on with the others, or with nothing to be taken to deliver their bytes in flight.
     Lost(u16),
     /// Everything taken is delivered to every remaining target, and no more comes.
     Ended(Completion),
@@ -114,8 +114,6 @@ pub struct Fan {
     lanes: Vec<Lane>,
     /// The source answered `EAGAIN`, and nobody has said since that the source is ready.
     source_waits: bool,
-    /// How much of the common buffer was shown.
-    shown: u32,
     /// A lane could get no separate pipe: the present intake goes through memory.
     lacks_pipes: bool,
     /// The user named the route, which is used or refused.
@@ -165,28 +163,7 @@ impl Fan {
         // datagrams, and empty ones where a lane passes them on.
         let strictest = targets.iter().max_by_key(|to| (to.keeps_boundaries(), to.takes_empty()));
         let intake = Flow::by(routes, source, strictest.copied().unwrap_or(pipe), terms);
-        Ok(Self { intake, lanes, source_waits: false, shown: 0, lacks_pipes: false, named })
-    }
-
-    /// Bytes taken from the source.
-    #[must_use]
-    pub fn taken_bytes(&self) -> u64 {
-        self.intake.tally.taken_bytes
-    }
-
-    /// How many targets the fan was made for, lost ones included.
-    #[must_use]
-    pub fn targets(&self) -> usize {
-        self.lanes.len()
-    }
-
-    /// The bytes delivered to a target: the first ones of the source.
-    ///
-    /// # Panics
-    /// Where there is no such target, as do all methods with a target's number.
-    #[must_use]
-    pub fn delivered_bytes(&self, target: u16) -> u64 {
-        self.lane(target).outlet.tally.delivered_bytes
+        Ok(Self { intake, lanes, source_waits: false, lacks_pipes: false, named })
     }
 
     /// Bytes taken and not yet delivered to this target; for a lost target the bytes missing there,
@@ -198,76 +175,12 @@ impl Fan {
             - lane.outlet.tally.delivered_bytes
     }
 
-    /// Does the target still get bytes?
-    #[must_use]
-    pub fn is_live(&self, target: u16) -> bool {
-        self.lane(target).is_live()
-    }
-
-    /// Why the target was lost, if so.
-    #[must_use]
-    pub fn failure(&self, target: u16) -> Option<&Failure> {
-        let lane = self.lane(target);
-        lane.outlet.failed.as_deref().filter(|_| !lane.is_live())
-    }
-
-    /// Loses a target to a fault that the driver found. [`Fan::next`] reports the loss.
-    pub(crate) fn fail(&mut self, target: u16, fault: Fault) {
-        self.lanes[usize::from(target)].fail(fault.call, fault.errno);
-    }
-
     fn lane(&self, target: u16) -> &Lane {
         &self.lanes[usize::from(target)]
     }
 
     fn live(&self) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(|lane| lane.is_live())
-    }
-
-    /// Decides the next call, which takes at most `may_take_bytes`, or one datagram.
-    pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
-        // A lane can fail while it is asked, for want of memory: then another look is due.
-        loop {
-            self.reap(lender);
-            for (target, lane) in spread::NUMBERS.zip(&mut self.lanes) {
-                if !lane.is_live() && !std::mem::replace(&mut lane.is_reported, true) {
-                    return FanNext::Lost(target);
-                }
-            }
-            if self.live().next().is_none() {
-                return FanNext::Deserted;
-            }
-            if let Some(op) = self.due(lender) {
-                return FanNext::Do(op);
-            }
-            if !self.live().any(Lane::has_failed) {
-                break;
-            }
-        }
-        self.settle();
-        if self.must_spill() {
-            return match self.intake.with_buf(lender, Op::Spill) {
-                Next::Failed(failure) => FanNext::Failed(failure),
-                _ => FanNext::Do(FanOp::Intake(Op::Spill)),
-            };
-        }
-        if self.is_delivering() {
-            return FanNext::Wait;
-        }
-        if self.source_waits {
-            return if may_take_bytes == 0 { FanNext::Throttled } else { FanNext::Wait };
-        }
-        self.intake.tally.delivered_bytes = self.intake.tally.taken_bytes;
-        match self.intake.next(may_take_bytes, lender) {
-            Next::Do(op) => FanNext::Do(FanOp::Intake(op)),
-            Next::Wait(_) => {
-                self.source_waits = true;
-                FanNext::Wait
-            }
-            Next::Throttled => FanNext::Throttled,
-            Next::Ended(end) => FanNext::Ended(end),
-            Next::Failed(failure) => FanNext::Failed(failure),
-        }
     }
 
     /// Takes out the lanes that have failed, once their last deliverable byte is delivered.
@@ -399,51 +312,6 @@ impl Fan {
             }
             FanOp::Look(_) => None,
         }
-    }
-
-    /// Names each side to wait for after [`FanNext::Wait`].
-    pub fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
-        for (target, lane) in spread::NUMBERS.zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
-            if lane.waits {
-                each(Who::Target(target), Interest::Writable);
-            } else if matches!(lane.outlet.target.kind(), Kind::Pipe | Kind::Stream) {
-                each(Who::Target(target), Interest::HangUp);
-            }
-        }
-        if self.source_waits {
-            each(Who::Source, Interest::Readable);
-        }
-    }
-
-    /// Something happened at this side: its call is made again, or a target with nothing to take is
-    /// polled. Waking a side too early costs a call.
-    pub fn wake(&mut self, who: Who) {
-        match who {
-            Who::Source => self.source_waits = false,
-            Who::Target(target) => {
-                let lane = &mut self.lanes[usize::from(target)];
-                // Woken without waiting: poll(2) reported a hang-up, which a look has to confirm.
-                lane.is_to_look |= !std::mem::take(&mut lane.waits);
-            }
-        }
-    }
-
-    /// Gives back empty pipes and buffers, and shrinks nearly empty ones; called before the driver
-    /// parks.
-    pub fn rest(&mut self, lender: &mut dyn Lender) {
-        self.settle();
-        for lane in &mut self.lanes {
-            lane.outlet.rest(lender);
-        }
-        // Of the common buffer only what somebody still has to write is kept.
-        let least =
-            self.live().map(|lane| lane.written).min().filter(|_| self.intake.held.hand.full);
-        let least = least.unwrap_or_default();
-        self.intake.held.hand.from = least;
-        self.intake.rest(lender);
-        let moved_by = least - self.intake.held.hand.from;
-        self.shown = self.shown.saturating_sub(moved_by);
-        self.lanes.iter_mut().for_each(|lane| lane.written = lane.written.saturating_sub(moved_by));
     }
 }
 
