@@ -2,7 +2,7 @@
 //! certificate. The other comparison is webpki's.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -14,9 +14,9 @@ use super::pinned::parsed;
 
 /// A name of a certificate, and its kind as `openssl x509 -text` displays it.
 #[derive(Debug)]
-struct Name {
-    kind: &'static str,
-    text: String,
+pub(super) struct Name {
+    pub kind: &'static str,
+    pub text: String,
 }
 
 /// The error of a certificate with other names.
@@ -79,7 +79,7 @@ fn common_names(own: &X509Certificate<'_>) -> Vec<Name> {
     texts.map(|text| Name { kind: "CN", text: text.to_owned() }).collect()
 }
 
-fn alternative_names(own: &X509Certificate<'_>) -> Option<Vec<Name>> {
+pub(super) fn alternative_names(own: &X509Certificate<'_>) -> Option<Vec<Name>> {
     let names = own.subject_alternative_name().ok().flatten()?;
     Some(names.value.general_names.iter().filter_map(alternative_name).collect())
 }
@@ -88,10 +88,9 @@ fn alternative_name(name: &GeneralName<'_>) -> Option<Name> {
     match name {
         GeneralName::DNSName(name) => Some(Name { kind: "DNS", text: (*name).to_owned() }),
         GeneralName::IPAddress(bytes) => {
-            let v4 = <[u8; 4]>::try_from(*bytes).map(std::net::IpAddr::from);
-            let v6 = || <[u8; 16]>::try_from(*bytes).map(std::net::IpAddr::from);
-            let address = v4.or_else(|_| v6()).ok()?;
-            Some(Name { kind: "IP", text: address.to_string() })
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let ip = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok()?;
+            Some(Name { kind: "IP", text: ip.to_string() })
         }
         _ => None,
     }

@@ -1,12 +1,11 @@
 //! The environment variables that describe a session of TLS and the peer's certificate, as socat
 //! sets them.
 
-use std::net::IpAddr;
-
 use rustls::{CipherSuite, ProtocolVersion};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 use super::Agreed;
+use super::names::alternative_names;
 
 /// The parts of a name: the number (X.520, RFC 4519), the short name and the end of the variable's.
 const PARTS: &[(&str, &str, &str)] = &[
@@ -41,8 +40,14 @@ pub(crate) fn variables(agreed: Option<&Agreed>) -> Vec<(String, Option<String>)
         (format!("{PREFIX}_CIPHER"), agreed.and_then(|agreed| cipher(agreed.suite?))),
         (format!("{CERTIFICATE}_SUBJECT"), own.map(|own| one_line(own.subject()))),
         (format!("{CERTIFICATE}_ISSUER"), own.map(|own| one_line(own.issuer()))),
-        (format!("{CERTIFICATE}V3_SUBJECTALTNAME_DNS"), own.and_then(|own| names(own, dns_name))),
-        (format!("{CERTIFICATE}V3_SUBJECTALTNAME_IPADD"), own.and_then(|own| names(own, address))),
+        (
+            format!("{CERTIFICATE}V3_SUBJECTALTNAME_DNS"),
+            own.and_then(|own| alternatives(own, "DNS")),
+        ),
+        (
+            format!("{CERTIFICATE}V3_SUBJECTALTNAME_IPADD"),
+            own.and_then(|own| alternatives(own, "IP")),
+        ),
     ];
     for (number, _, name) in PARTS {
         let values = own.map(|own| values(own.subject(), number)).filter(|all| !all.is_empty());
@@ -86,27 +91,11 @@ fn quoted(value: &str) -> String {
 }
 
 /// The alternative names of one kind.
-fn names(
-    own: &X509Certificate<'_>,
-    of_kind: fn(&GeneralName<'_>) -> Option<String>,
-) -> Option<String> {
-    let names = &own.subject_alternative_name().ok()??.value.general_names;
-    let names: Vec<_> = names.iter().filter_map(of_kind).collect();
-    (!names.is_empty()).then(|| names.join(NEXT))
-}
-
-fn dns_name(name: &GeneralName<'_>) -> Option<String> {
-    match name {
-        GeneralName::DNSName(name) => Some((*name).to_owned()),
-        _ => None,
-    }
-}
-
-fn address(name: &GeneralName<'_>) -> Option<String> {
-    let GeneralName::IPAddress(bytes) = name else { return None };
-    let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-    let ip = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok()?;
-    Some(ip.to_string())
+fn alternatives(own: &X509Certificate<'_>, kind: &str) -> Option<String> {
+    let mut names = alternative_names(own)?;
+    names.retain(|name| name.kind == kind);
+    let texts: Vec<_> = names.into_iter().map(|name| name.text).collect();
+    (!texts.is_empty()).then(|| texts.join(NEXT))
 }
 
 fn version(version: ProtocolVersion) -> Option<String> {
