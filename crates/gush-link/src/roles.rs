@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::address::{Address, Kind, Opt, Target};
+use crate::address::{Address, Kind, Opt};
 use crate::open::{changes_user, is_changed};
 use crate::record::Failure;
 
@@ -50,7 +50,7 @@ impl Roles {
     fn check_shared(&self) -> Result<(), Failure> {
         let other = self.other().filter(|_| self.forks());
         for address in [&self.first, &self.second] {
-            let parts = parts(address);
+            let parts = address.parts();
             let why = if !parts.iter().any(|part| part.options().is_on(Opt::Shared)) {
                 continue;
             } else if other != Some(address) {
@@ -69,7 +69,7 @@ impl Roles {
     fn check_identity(&self) -> Result<(), Failure> {
         let each = self.opened_for_each();
         let called = [&self.first, &self.second].into_iter().filter(|address| address.calls());
-        let opened_often = called.chain(each).flat_map(parts);
+        let opened_often = called.chain(each).flat_map(Address::parts);
         let changes = |part: &&Address| !part.kind().row().is_program && is_changed(part.options());
         match opened_often.filter(|part| !part.kind().listens()).find(changes) {
             None => Ok(()),
@@ -85,7 +85,7 @@ impl Roles {
     fn check_lock_files(&self) -> Result<(), Failure> {
         let once = |address: &&Address| Some(*address) != self.opened_for_each();
         let parts: Vec<_> =
-            [&self.first, &self.second].into_iter().filter(once).flat_map(parts).collect();
+            [&self.first, &self.second].into_iter().filter(once).flat_map(Address::parts).collect();
         let becomes =
             |part: &&Address| !part.kind().row().is_program && changes_user(part.options());
         let locks = |part: &&&Address| {
@@ -109,7 +109,7 @@ impl Roles {
     /// Is the other address opened once for all clients?
     pub fn shares_other(&self) -> bool {
         let other = self.other().filter(|_| self.forks());
-        other.is_some_and(|other| parts(other).into_iter().all(is_shared))
+        other.is_some_and(|other| other.parts().into_iter().all(is_shared))
     }
 
     /// The address whose clients are served, if one listens.
@@ -158,15 +158,6 @@ impl Roles {
 /// An inherited descriptor is shared in any case: each copy has the same offset.
 fn is_shared(part: &Address) -> bool {
     matches!(part.kind(), Kind::Stdio | Kind::Fd) || part.options().is_on(Opt::Shared)
-}
-
-/// The parts of an address of several, or the address.
-pub(crate) fn parts(address: &Address) -> Vec<&Address> {
-    match address.target() {
-        Target::Joined(parts) => parts.iter().flat_map(self::parts).collect(),
-        Target::FirstOf(parts) => parts.iter().flat_map(self::parts).collect(),
-        _ => vec![address],
-    }
 }
 
 #[cfg(test)]

@@ -228,15 +228,9 @@ impl Shared {
 
     /// Is the flag on at the address of this end, or at the part of it that is written?
     pub(crate) fn says(&self, end: gush_net::End, flag: Opt) -> bool {
-        fn is_on(address: &Address, flag: Opt) -> bool {
-            match address.target() {
-                Target::Joined(parts) => is_on(&parts[1], flag),
-                Target::FirstOf(parts) => parts.iter().any(|part| is_on(part, flag)),
-                _ => address.options().is_on(flag),
-            }
-        }
         let (first, second) = self.in_order(&self.client, self.other.address());
-        is_on(if end == gush_net::End::A { first } else { second }, flag)
+        let address = if end == gush_net::End::A { first } else { second };
+        address.side(true).iter().any(|part| part.options().is_on(flag))
     }
 
     /// Has a reader gone, which the address of its end says to be no failure?

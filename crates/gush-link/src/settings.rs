@@ -9,13 +9,13 @@ use gush::{Choice, Rate};
 use gush_net::{ByteCounts, Direction, RelayOptions};
 
 use crate::address::options::SHAPES;
-use crate::address::{Address, Opt, Target};
+use crate::address::{Address, Opt};
 use crate::ends;
 use crate::handover;
 use crate::open::{End, How, fits};
 use crate::proxy::Version;
 use crate::record::{Failure, Record};
-use crate::roles::{Roles, parts};
+use crate::roles::Roles;
 use crate::tee::Tee;
 
 /// The default of [`Settings::drain`].
@@ -161,7 +161,8 @@ impl Settings {
             true => (&roles.second, &roles.first),
             false => (&roles.first, &roles.second),
         };
-        let Some(program) = [before, last].into_iter().flat_map(parts).find(becomes) else {
+        let Some(program) = [before, last].into_iter().flat_map(Address::parts).find(becomes)
+        else {
             return Ok(());
         };
         let is_converted = |part: &Address| {
@@ -173,7 +174,7 @@ impl Settings {
             "nofork is for the second address, which is opened last"
         } else if roles.forks() {
             "nofork is for a link's only connection: this process becomes the program"
-        } else if self.send_proxy.is_some() || parts(before).into_iter().any(is_converted) {
+        } else if self.send_proxy.is_some() || before.parts().into_iter().any(is_converted) {
             "with nofork the program has the other address as it is: without TLS, datagrams, a \
              PROXY header and options that change the data"
         } else {
@@ -268,11 +269,7 @@ impl Settings {
 
 /// The datagrams that are read or written there, if it is an address of datagrams.
 fn datagrams(address: &Address, is_written: bool) -> Option<&Address> {
-    match address.target() {
-        Target::Joined(parts) => datagrams(&parts[usize::from(is_written)], is_written),
-        Target::FirstOf(parts) => parts.iter().find_map(|part| datagrams(part, is_written)),
-        target => target.kind().row().is_datagrams.then_some(address),
-    }
+    address.side(is_written).into_iter().find(|part| part.kind().row().is_datagrams)
 }
 
 impl fmt::Debug for Settings {

@@ -85,13 +85,17 @@ impl Address {
     pub fn from_os(text: &OsStr) -> Result<Self, AddressError> {
         let readable = scan::readable(text.as_bytes());
         let address: Self = readable.parse()?;
-        let commands = address.commands();
-        match commands.iter().find(|command| !contains(text.as_bytes(), command.as_written())) {
+        let commands = address.parts().into_iter().filter_map(|part| match part.target() {
+            Target::Exec(command) | Target::Shell(command) => Some(command),
+            _ => None,
+        });
+        let mut commands = commands.map(Command::as_written);
+        match commands.find(|command| !contains(text.as_bytes(), command)) {
             None => Ok(address),
             // The shell would take the escape of a byte for letters.
             Some(command) => {
-                let start = readable.find(command.as_written()).unwrap_or(0);
-                let span = start..start + command.as_written().len();
+                let start = readable.find(command).unwrap_or(0);
+                let span = start..start + command.len();
                 let message =
                     "a command is written in UTF-8; `*` in shell: finds a file whose name is not";
                 let fault = error::Fault { span, message: message.to_owned() };
@@ -100,13 +104,31 @@ impl Address {
         }
     }
 
-    /// The commands of the address and of its parts.
-    fn commands(&self) -> Vec<&Command> {
+    /// The parts of an `A!!B` or `A|B`, or the address itself.
+    ///
+    /// ```
+    /// let address: gush_link::address::Address = "file:a!!file:b|file:c".parse()?;
+    /// let shown = |parts: Vec<_>| parts.iter().map(ToString::to_string).collect::<Vec<_>>();
+    /// assert_eq!(shown(address.parts()), ["file:a", "file:b", "file:c"]);
+    /// assert_eq!(shown(address.side(true)), ["file:b", "file:c"]);
+    /// # Ok::<(), gush_link::address::AddressError>(())
+    /// ```
+    #[must_use]
+    pub fn parts(&self) -> Vec<&Self> {
         match &self.target {
-            Target::Exec(command) | Target::Shell(command) => vec![command],
-            Target::Joined(parts) => parts.iter().flat_map(Self::commands).collect(),
-            Target::FirstOf(parts) => parts.iter().flat_map(Self::commands).collect(),
-            _ => Vec::new(),
+            Target::Joined(parts) => parts.iter().collect(),
+            Target::FirstOf(parts) => parts.iter().flat_map(Self::parts).collect(),
+            _ => vec![self],
+        }
+    }
+
+    /// The parts that are read, or those that are written.
+    #[must_use]
+    pub fn side(&self, is_written: bool) -> Vec<&Self> {
+        match &self.target {
+            Target::Joined(parts) => vec![&parts[usize::from(is_written)]],
+            Target::FirstOf(parts) => parts.iter().flat_map(|part| part.side(is_written)).collect(),
+            _ => vec![self],
         }
     }
 

@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use gush_link::address::{Address, AddressError, Opt, Target};
+use gush_link::address::{Address, AddressError, Kind, Opt, Target};
 use gush_link::gush_net::Direction;
 use gush_link::{Link, Settings};
 
@@ -232,7 +232,7 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
             let why = "datagrams go to the first IPv4 address of a name; UDP6 takes the other kind";
             report.missing(&shown, why);
         }
-        if !is_one_way && only_receives(address) {
+        if !is_one_way && address.side(true).iter().any(|part| part.kind().only_receives()) {
             let why = "it only receives, which -u or -U says: without them socat ends after the \
                  end of the other side";
             report.missing(&shown, why);
@@ -403,14 +403,6 @@ fn sends_to_a_name(part: &Address) -> bool {
     }
 }
 
-/// Is the address one that is never written, as `A!!B` is where B is another?
-fn only_receives(address: &Address) -> bool {
-    match address.target() {
-        Target::Joined(parts) => parts[1].kind().only_receives(),
-        _ => address.kind().only_receives(),
-    }
-}
-
 /// The address with an option of the part that is opened first.
 fn with_option(address: &Address, option: &str, is_read: bool) -> Address {
     let text = match address.target() {
@@ -425,11 +417,9 @@ fn with_option(address: &Address, option: &str, is_read: bool) -> Address {
 
 /// Is the address, as it is read, the only peer of datagrams of all clients?
 fn is_shared_peer(address: &Address) -> bool {
-    match address.target() {
-        Target::Joined(parts) => is_shared_peer(&parts[0]),
-        Target::Udp(_) | Target::UdpListen(_) => address.options().is_on(Opt::Shared),
-        _ => false,
-    }
+    address.side(false).iter().any(|part| {
+        matches!(part.kind(), Kind::Udp | Kind::UdpListen) && part.options().is_on(Opt::Shared)
+    })
 }
 
 /// The address as socat reads it. socat creates a missing file (GOPEN), but no device, where
@@ -452,10 +442,7 @@ fn as_read(address: &Address) -> String {
 }
 
 fn any_part(address: &Address, has: impl Fn(&Address) -> bool) -> bool {
-    match address.target() {
-        Target::Joined(parts) => parts.iter().any(has),
-        _ => has(address),
-    }
+    address.parts().into_iter().any(has)
 }
 
 /// A word quoted for a shell; `None` if it holds a zero byte.
