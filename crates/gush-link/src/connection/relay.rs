@@ -228,6 +228,7 @@ async fn resolved(future: Option<impl Future<Output = ()>>) {
 
 fn warn_of_unsent_eof(advice: &str) {
     warn!(
-        "a raw terminal cannot pass on the end of the input; {advice}pipes instead of pty pass the end on"
+        "the program cannot see the end of its input, as its terminal is raw; {advice}without pty it \
+         can"
     );
 }

@@ -78,7 +78,10 @@ fn start(
     if let Some(directory) = options.path(Opt::Directory) {
         // First, because the error of spawn(3) does not say which of the two is missing.
         if let Err(error) = std::fs::metadata(directory) {
-            return Err(OpenError::new(format!("change to {}", directory.display()), error));
+            return Err(OpenError::new(
+                format!("change directory to {}", directory.display()),
+                error,
+            ));
         }
         command.current_dir(directory);
     }

@@ -166,7 +166,7 @@ fn what_cannot_be_started_says_why() {
         let error = one("exec:/etc/passwd").await.unwrap_err();
         assert!(error.hint().unwrap().contains("not executable"), "{error}");
         let error = one("exec:pwd,cwd=/no/such/place").await.unwrap_err();
-        assert!(error.to_string().contains("change to /no/such/place"), "{error}");
+        assert!(error.to_string().contains("change directory to /no/such/place"), "{error}");
     });
 }
 

@@ -221,7 +221,10 @@ const INSTEAD: &[(&str, &str)] = &[
         "a program of EXEC gets SIGTERM with the link's end; SYSTEM leaves one running",
     ),
     ("fork", "only listeners and connections of streams have more than one peer"),
-    (PASSWORDS, "arguments are visible to all: credentials=FILE, which holds USER:PASSWORD"),
+    (
+        PASSWORDS,
+        "every user can see arguments; credentials=FILE names a file that holds USER:PASSWORD",
+    ),
     ("login dash", "a login shell is exec:'bash -l'"),
     ("path", "PATH=... gush link sets where programs are found"),
     ("history noprompt noecho prompt", "`rlwrap` edits lines"),
