@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 use rustix::termios::{Winsize, tcgetwinsize};
 use tokio::io::Interest;
 
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::reaper::{self, Reach};
 use super::{End, Given, How, Peer, environment, identity, pty};
 use crate::address::{Opt, Options};
@@ -47,7 +47,7 @@ fn start(
     how: &How,
     spared: fn(Pid) -> Reach,
 ) -> Result<End, OpenError> {
-    let plumbing = |error: io::Error| OpenError::new("make a connection to the program", error);
+    const STEP: &str = "make a connection to the program";
     let pty = options.is_on(Opt::Pty);
     let replaces = options.is_on(Opt::NoFork);
     let ends = match pty {
@@ -57,7 +57,7 @@ fn start(
         false if options.is_on(Opt::Pipes) || how.is_one_way() => pipes(how),
         false => socket(),
     };
-    let Ends { ours, input, output, error } = ends.map_err(plumbing)?;
+    let Ends { ours, input, output, error } = ends.step(STEP)?;
     // A program without a terminal writes its errors where this process does.
     let joins_errors = options.flag(Opt::Stderr).unwrap_or(pty);
     let error = if joins_errors { error } else { Stdio::inherit() };
@@ -133,14 +133,14 @@ fn start(
     let program = Program { reach, status: None };
     // Closes the child's ends, without which its end of data would not arrive.
     drop(command);
-    let conduit = how.narrowed(ours.map_err(plumbing)?)?;
+    let conduit = how.narrowed(ours.step(STEP)?)?;
     let mut end = End::new(conduit, Peer::Other(format!("{name} (process {})", program.id())));
     end.keeper.program = Some(program);
     if pty && options.is_on(Opt::ShutNone) {
         let master = end.conduit.write_fd().or_else(|| end.conduit.read_fd());
         // The relay closes the master at the end of data, which would hang the program up.
         let copy = master.map(|master| master.try_clone_to_owned()).transpose();
-        end.keeper.without_eof = copy.map_err(plumbing)?;
+        end.keeper.without_eof = copy.step(STEP)?;
     }
     Ok(end)
 }

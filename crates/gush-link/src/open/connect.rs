@@ -17,7 +17,7 @@ use rustix::net::{
 };
 use tokio::io::Interest;
 
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::resolve::{Name, in_numbers, resolve};
 use super::{End, Peer, datagrams, netns, race, sockopts};
 use crate::address::{Bind, Opt, Options, Remote, UnixName};
@@ -111,7 +111,7 @@ async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result
     let fd =
         connect_queued(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
     let peer = Peer::of_socket(Some(address.as_any()), &fd);
-    let conduit = Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?;
+    let conduit = Conduit::new(fd).step("connect")?;
     let mut end = End::new(conduit, peer);
     end.keeper.keep(named.and_then(|made| made.unless_kept(options)));
     Ok(end)

@@ -24,7 +24,7 @@ use tokio::time::Sleep;
 
 use super::ancillary::{self, Fact};
 use super::connect::{self, internet_socket, set_socket, socket, unix_address};
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::gate::Gate;
 use super::keeper::Made;
 use super::permissions::Permissions;
@@ -117,8 +117,7 @@ impl Datagrams {
         unsent: Arc<AtomicU64>,
         ends: Ends,
     ) -> Result<Conduit, OpenError> {
-        let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)
-            .map_err(|error| OpenError::new("open", error))?;
+        let socket = watch(socket, Interest::READABLE | Interest::WRITABLE).step("open")?;
         let (peer, warnings) = (peer.clone(), Throttle::default());
         Ok(Conduit::of_layer(Self {
             socket,
@@ -303,7 +302,7 @@ pub(crate) async fn datagram_udp(remote: &Remote, options: &Options) -> Result<E
 pub(super) fn connected(fd: OwnedFd, peer: &Peer, ends: Ends) -> Result<Conduit, OpenError> {
     match ends.is_read || ends.is_written {
         true => Datagrams::conduit(fd, None, Senders::All, peer, Arc::default(), ends),
-        false => Conduit::new(fd).map_err(|error| OpenError::new("connect", error)),
+        false => Conduit::new(fd).step("connect"),
     }
 }
 
@@ -350,8 +349,7 @@ async fn unconnected(
     let Some(to) = addresses.iter().find(fits).or(addresses.first()) else {
         return Err(OpenError::said("resolve", "the name has no address"));
     };
-    let fail = |errno: Errno| OpenError::new("open", errno);
-    let fd = internet_socket(to, SocketType::DGRAM, options)?.map_err(fail)?;
+    let fd = internet_socket(to, SocketType::DGRAM, options)?.step("open")?;
     set_socket(&fd, options)?;
     sockopts::set(&fd, to.is_ipv4(), options)?;
     multicast::set(&fd, options)?;
@@ -361,11 +359,10 @@ async fn unconnected(
 
 /// Sends to one Unix socket, and reads what it sends to `bind=PATH`.
 pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
-    let fail = |errno: Errno| OpenError::new("open", errno);
-    let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).map_err(fail)?;
+    let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).step("open")?;
     set_socket(&fd, options)?;
     let made = named(&fd, options)?;
-    let to = unix_address(name).map_err(fail)?.as_any();
+    let to = unix_address(name).step("open")?.as_any();
     let peer = Peer::Unix { name: Some(name.clone()), process: None };
     let mut end = end(fd, Some(to.clone()), Senders::Only(to), peer, options)?;
     end.keeper.keep(made.and_then(|made| made.unless_kept(options)));
@@ -388,8 +385,7 @@ pub(super) fn receiver(
     name: &UnixName,
     options: &Options,
 ) -> Result<(OwnedFd, Option<Made>), OpenError> {
-    let fail = |errno: Errno| OpenError::new("bind", errno);
-    let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).map_err(fail)?;
+    let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).step("bind")?;
     set_socket(&fd, options)?;
     let made = bind_unix(&fd, name, options)?;
     Ok((fd, made.and_then(|made| made.unless_kept(options))))
@@ -415,9 +411,8 @@ pub(super) fn named(fd: &OwnedFd, options: &Options) -> Result<Option<Made>, Ope
 /// Binds a socket at once to its name, not to a hidden one before: the peer sees it as the
 /// sender's.
 fn bind_unix(fd: &OwnedFd, name: &UnixName, options: &Options) -> Result<Option<Made>, OpenError> {
-    let fail = |errno: Errno| OpenError::new("bind", errno);
     let UnixName::Path(path) = name else {
-        rustix::net::bind(fd, &unix_address(name).map_err(fail)?).map_err(fail)?;
+        rustix::net::bind(fd, &unix_address(name).step("bind")?).step("bind")?;
         return Ok(None);
     };
     let unlink = options.is_on(Opt::Unlink);
@@ -430,10 +425,11 @@ fn bind_unix(fd: &OwnedFd, name: &UnixName, options: &Options) -> Result<Option<
     if let Some(mode) = permissions.mode() {
         listen::set_mode(fd, mode)?;
     }
-    rustix::net::bind(fd, &unix_address(name).map_err(fail)?)
-        .map_err(|errno| fail(errno).hinted_by(gush_text::missing_directory(path).as_deref()))?;
+    rustix::net::bind(fd, &unix_address(name).step("bind")?)
+        .step("bind")
+        .map_err(|error| error.hinted_by(gush_text::missing_directory(path).as_deref()))?;
     permissions.give(path, FileType::Socket)?;
-    Made::at(path, path).map(Some).map_err(|error| OpenError::new("bind", error))
+    Made::at(path, path).map(Some).step("bind")
 }
 
 /// The answers to the sender of a datagram.
@@ -442,7 +438,7 @@ pub(super) fn answers(
     sender: Option<SocketAddrAny>,
     peer: &Peer,
 ) -> Result<Conduit, OpenError> {
-    let fd = fd.as_fd().try_clone_to_owned().map_err(|error| OpenError::new("receive", error))?;
+    let fd = fd.as_fd().try_clone_to_owned().step("receive")?;
     let ends = Ends::default();
     Ok(Datagrams::conduit(fd, sender, Senders::All, peer, Arc::default(), ends)?.write_only())
 }

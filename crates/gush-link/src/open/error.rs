@@ -160,6 +160,17 @@ impl fmt::Display for OpenError {
 /// The operating system's part is in the text already.
 impl std::error::Error for OpenError {}
 
+/// Names the step that failed.
+pub(crate) trait Step<T> {
+    fn step(self, step: impl Into<String>) -> Result<T, OpenError>;
+}
+
+impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
+    fn step(self, step: impl Into<String>) -> Result<T, OpenError> {
+        self.map_err(|error| OpenError::new(step, error))
+    }
+}
+
 /// Errors that may pass by themselves: a server that is not up yet, a network that is down, a
 /// missing name.
 fn passes(error: &io::Error) -> bool {

@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
 use tokio::io::Interest;
 
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::keeper::Made;
 use super::permissions::{Permissions, file_mode};
 use super::publish::has_last_part;
@@ -59,8 +59,7 @@ pub(crate) async fn file(path: &Path, options: &Options, how: &How) -> Result<En
 
 pub(crate) fn device(path: &str, how: &How) -> Result<End, OpenError> {
     let flags = access(&Options::default(), how) | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|errno| OpenError::new("open", errno))?;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).step("open")?;
     end(fd, path, &Options::default(), how)
 }
 
@@ -70,9 +69,8 @@ pub(crate) async fn pipe(
     how: &How,
 ) -> Result<End, OpenError> {
     let Some(path) = path else {
-        let fail = |error| OpenError::new("make a pipe", error);
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| fail(errno.into()))?;
-        let conduit = Conduit::of_two(read, write).map_err(fail)?;
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
+        let conduit = Conduit::of_two(read, write).step("make a pipe")?;
         return Ok(End::new(how.narrowed(conduit)?, Peer::Other("pipe".into())));
     };
     let made = match kind(path)? {
@@ -89,29 +87,27 @@ pub(crate) async fn pipe(
 }
 
 pub(crate) fn socket_pair(how: &How) -> Result<End, OpenError> {
-    let fail = |error| OpenError::new("make a pair of sockets", error);
     // Unlike SOCK_DGRAM, its data has an end.
     let (read, write) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(|errno| fail(errno.into()))?;
-    let conduit = Conduit::of_two(read, write).map_err(fail)?;
+            .step("make a pair of sockets")?;
+    let conduit = Conduit::of_two(read, write).step("make a pair of sockets")?;
     Ok(End::new(how.narrowed(conduit)?, Peer::Other("socketpair".into())))
 }
 
 fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
     const STEP: &str = "make the FIFO";
     has_last_part(STEP, path)?;
-    let fail = |error| OpenError::new(STEP, error);
     let permissions = Permissions::of_file(options)?;
     let wanted = Mode::from_raw_mode(file_mode(options));
     mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0).map_err(|errno| {
-        let error = fail(errno.into());
+        let error = OpenError::new(STEP, errno);
         match errno {
             Errno::NOENT => error.hinted_by(gush_text::missing_directory(path).as_deref()),
             _ => error.hinted_by(gush_text::remedy_at(CWD, path, Doing::Making, errno)),
         }
     })?;
-    let made = Made::if_removed(path, path, options).map_err(fail)?;
+    let made = Made::if_removed(path, path, options).step(STEP)?;
     permissions.give(path, rustix::fs::FileType::Fifo)?;
     Ok(made)
 }
@@ -205,8 +201,7 @@ async fn open(
         return Err(OpenError::new("open", Errno::ISDIR).hinted(NO_BYTES));
     }
     if let Some(offset_bytes) = options.size_bytes(Opt::Seek) {
-        rustix::fs::seek(&fd, SeekFrom::Start(offset_bytes))
-            .map_err(|errno| OpenError::new("seek", errno))?;
+        rustix::fs::seek(&fd, SeekFrom::Start(offset_bytes)).step("seek")?;
     }
     end(fd, &path.to_string_lossy(), options, how)
 }
@@ -361,7 +356,7 @@ async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenErro
     };
     Permissions::of_file(options)?.give_away(&fd)?;
     if access == OFlags::RDONLY && !options.is_on(Opt::NonBlock) {
-        writer(&fd).await.map_err(|error| OpenError::new("open", error))?;
+        writer(&fd).await.step("open")?;
     }
     end(fd, &path.to_string_lossy(), options, how)
 }
@@ -395,7 +390,7 @@ fn end(fd: OwnedFd, name: &str, options: &Options, how: &How) -> Result<End, Ope
         true => fd.try_clone().and_then(|copy| Conduit::of_two(fd, copy)),
         false => Conduit::new(fd),
     };
-    let conduit = conduit.map_err(|error| OpenError::new("open", error))?;
+    let conduit = conduit.step("open")?;
     let mut end = End::new(how.narrowed(conduit)?, Peer::Other(name.to_owned()));
     let fd = end.conduit.read_fd().or_else(|| end.conduit.write_fd());
     end.origin.is_line = fd.is_some_and(rustix::termios::isatty);

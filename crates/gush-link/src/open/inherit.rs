@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use gush_net::Conduit;
 
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::{End, How, Origin, Peer};
 use crate::address::{Inherited, Options, Standard};
 
@@ -33,7 +33,7 @@ pub(crate) fn stdio(which: Standard, options: &Options, how: &How) -> Result<End
         (true, false) => Conduit::inherited(standard(0)?).map(Conduit::read_only),
         (false, _) => Conduit::inherited(standard(1)?).map(Conduit::write_only),
     };
-    let conduit = conduit.map_err(|error| OpenError::new("open", error))?;
+    let conduit = conduit.step("open")?;
     let mut end = End::new(conduit, Peer::Other("-".into()));
     end.origin =
         Origin { is_input: reads, is_output: writes, is_inherited: true, ..Origin::default() };
@@ -70,7 +70,7 @@ pub(crate) fn give_up_standard(origin: Origin) -> Result<(), OpenError> {
     }
     // Not closed, because the next opened file would get its number.
     let null = std::fs::File::options().read(true).write(true).open("/dev/null");
-    let null = null.map_err(|error| OpenError::new("open /dev/null", error))?;
+    let null = null.step("open /dev/null")?;
     for (number, used) in [(0, origin.is_input), (1, origin.is_output)] {
         if used {
             let given_up = match number {
@@ -91,7 +91,7 @@ pub(crate) fn numbered(number: i32, options: &Options, how: &How) -> Result<End,
         _ => None,
     };
     let fd = standard.unwrap_or_else(|| take(number, how.is_once()))?;
-    let conduit = Conduit::inherited(fd).map_err(|error| OpenError::new("open", error))?;
+    let conduit = Conduit::inherited(fd).step("open")?;
     let mut end = End::new(how.narrowed(conduit)?, Peer::Other(format!("fd:{number}")));
     end.origin = Origin {
         is_input: number == 0,

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use super::connect::{
     internet_socket, keepalive_hint, set_socket, set_stream, socket, unix_address, unix_type,
 };
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::keeper::Made;
 use super::listener::Listener;
 use super::permissions::Permissions;
@@ -50,16 +50,15 @@ pub(crate) async fn unix(
     if let Some(fd) = how.listener()? {
         let UnixName::Path(path) = name else { return Listener::new(fd, options, None) };
         let made = Made::if_removed(path, path, options);
-        let made = made.map_err(|error| OpenError::new("take over", error))?;
+        let made = made.step("take over")?;
         let listener = Listener::new(fd, options, made.map(Made::of_another))?;
         return Ok(listener.known_as(Peer::Unix { name: Some(name.clone()), process: None }));
     }
-    let fd = socket(AddressFamily::UNIX, unix_type(options))
-        .map_err(|errno| OpenError::new("bind", errno))?;
+    let fd = socket(AddressFamily::UNIX, unix_type(options)).step("bind")?;
     set_socket(&fd, options)?;
     match name {
         UnixName::Abstract(_) => {
-            let address = unix_address(name).map_err(|errno| OpenError::new("bind", errno))?;
+            let address = unix_address(name).step("bind")?;
             rustix::net::bind(&fd, &address).map_err(|errno| {
                 let error = OpenError::new("bind", errno).doing(Doing::Listening);
                 match errno {
@@ -85,14 +84,12 @@ pub(crate) async fn unix(
 /// The file of a Unix socket that is bound later gets the socket's mode, less the umask (unix_bind
 /// in net/unix/af_unix.c), so that it never has more than requested.
 pub(super) fn set_mode(fd: &OwnedFd, mode: u32) -> Result<(), OpenError> {
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
-        .map_err(|errno| OpenError::new("set the mode", errno))
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)).step("set the mode")
 }
 
 /// A socket of packets at `path`, for this user alone; a dead one there is replaced.
 pub(crate) fn private_listener(path: &Path) -> Result<(OwnedFd, Option<Made>), OpenError> {
-    let fd = socket(AddressFamily::UNIX, SocketType::SEQPACKET)
-        .map_err(|errno| OpenError::new("bind", errno))?;
+    let fd = socket(AddressFamily::UNIX, SocketType::SEQPACKET).step("bind")?;
     publish::check(path, true)?;
     set_mode(&fd, 0o600)?;
     let made = at_path(&fd, path, &Options::default(), true)?;
@@ -117,8 +114,7 @@ fn at_path(
     let hidden = Hidden::bind(fd, path)?;
     hidden.give(&permissions)?;
     listen(fd, options)?;
-    let made = Made::if_removed(path, hidden.path(), options)
-        .map_err(|error| OpenError::new("bind", error))?;
+    let made = Made::if_removed(path, hidden.path(), options).step("bind")?;
     hidden.publish(path, |path| publish::check(path, unlink))?;
     Ok(made)
 }
@@ -154,7 +150,7 @@ pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener
             OpenError::new("take over", errno).hinted_by(keepalive_hint(errno, options))
         })?;
     }
-    let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| OpenError::new("take over", errno))?;
+    let flags = rustix::fs::fcntl_getfl(&fd).step("take over")?;
     let listener = Listener::new(fd, options, None)?;
     // The flag belongs to all processes that have the listener.
     Ok(if flags.contains(OFlags::NONBLOCK) { listener } else { listener.blocking() })

@@ -64,6 +64,7 @@ use std::time::Duration;
 
 pub use environment::{SOCAT_VERSION, variables_of_some};
 pub use error::OpenError;
+pub(crate) use error::Step;
 pub(crate) use gate::ListenerCounts;
 pub(crate) use identity::{changes_user, is_changed};
 pub(crate) use inherit::give_up_standard;
@@ -217,14 +218,14 @@ impl How {
             return Err(OpenError::said("start", why));
         }
         let streams = copy(read).and_then(|read| Ok([read, copy(write)?]));
-        let streams = streams.map_err(|error| OpenError::new("start", error))?;
+        let streams = streams.step("start")?;
         Ok(Self { streams, ..self })
     }
 
     /// A descriptor of the socket that listens already.
     fn listener(&self) -> Result<Option<OwnedFd>, OpenError> {
         let copy = self.listening.as_ref().map(Given::copy).transpose();
-        copy.map_err(|error| OpenError::new("take over", error))
+        copy.step("take over")
     }
 
     /// Will the end be read?

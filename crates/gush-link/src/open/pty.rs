@@ -18,7 +18,7 @@ use rustix::termios::{
 };
 use tokio::time::Instant;
 
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::keeper::Made;
 use super::permissions::Permissions;
 use super::publish::{Hidden, has_last_part};
@@ -51,11 +51,11 @@ pub(super) fn slave(master: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// A new pseudo-terminal, for the program that opens the slave.
 pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
+    const STEP: &str = "make a pseudo-terminal";
     let permissions = Permissions::of(options, 0o620)?;
-    let fail = |error: io::Error| OpenError::new("make a pseudo-terminal", error);
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    let master = master(options, size).map_err(fail)?;
-    let name = ptsname(&master, Vec::new()).map_err(|errno| fail(errno.into()))?;
+    let master = master(options, size).step(STEP)?;
+    let name = ptsname(&master, Vec::new()).step(STEP)?;
     let name = PathBuf::from(std::ffi::OsStr::from_bytes(name.as_bytes()));
     permissions.give(&name, FileType::CharacterDevice)?;
     let ours = Ours::new(&name);
@@ -65,13 +65,13 @@ pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
     };
     tracing::info!("PTY is {}", name.display());
     if options.is_on(Opt::WaitSlave) {
-        until_opened(&master).await.map_err(|error| OpenError::new("wait for its slave", error))?;
+        until_opened(&master).await.step("wait for its slave")?;
     }
     let line = match options.is_on(Opt::WaitSlave) {
-        true => Line::Watched(master.try_clone().map_err(fail)?),
-        false => Line::Held(slave(&master).map_err(fail)?),
+        true => Line::Watched(master.try_clone().step(STEP)?),
+        false => Line::Held(slave(&master).step(STEP)?),
     };
-    let conduit = Conduit::new(master).map_err(fail)?;
+    let conduit = Conduit::new(master).step(STEP)?;
     let mut end = End::new(conduit, Peer::Other(name.display().to_string()));
     end.keeper.made.extend(made);
     end.keeper.lines.push(line);
@@ -170,8 +170,7 @@ fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>,
     let check = |path: &Path| check(path, unlink);
     check(link)?;
     let hidden = Hidden::symlink(slave, link)?;
-    let made = Made::if_removed(link, hidden.path(), options)
-        .map_err(|error| OpenError::new("make the link", error))?;
+    let made = Made::if_removed(link, hidden.path(), options).step("make the link")?;
     hidden.publish(link, check)?;
     Ok(made)
 }

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::connect::socket;
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::holder;
 use super::permissions::Permissions;
 
@@ -116,7 +116,6 @@ impl Hidden {
         wanted: &Path,
         check: impl Fn(&Path) -> Result<(), OpenError>,
     ) -> Result<(), OpenError> {
-        let fail = |errno: Errno| OpenError::new("publish the name", errno);
         loop {
             // First without replacing: a check before the rename would be racy.
             match self.rename(wanted, RenameFlags::NOREPLACE) {
@@ -126,11 +125,11 @@ impl Hidden {
                     match linkat(CWD, &self.path, CWD, wanted, AtFlags::empty()) {
                         Err(Errno::EXIST) => {}
                         // The hidden name, a second link to the socket now, is removed on drop.
-                        answer => return answer.map_err(fail),
+                        answer => return answer.step("publish the name"),
                     }
                 }
                 Err(Errno::EXIST) => {}
-                answer => return answer.map_err(fail),
+                answer => return answer.step("publish the name"),
             }
             check(wanted)?;
             // A plain rename would destroy the name of a server that came after the check.
@@ -140,13 +139,13 @@ impl Hidden {
                 Err(Errno::NOENT) => continue,
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     // Without the exchange this race remains.
-                    return self.rename(wanted, RenameFlags::empty()).map_err(fail);
+                    return self.rename(wanted, RenameFlags::empty()).step("publish the name");
                 }
-                Err(errno) => return Err(fail(errno)),
+                Err(errno) => return Err(OpenError::new("publish the name", errno)),
             }
             // Another server may have taken the name since the check: it gets the name back.
             let Err(error) = check(&self.path) else { return Ok(()) };
-            self.rename(wanted, RenameFlags::EXCHANGE).map_err(fail)?;
+            self.rename(wanted, RenameFlags::EXCHANGE).step("publish the name")?;
             return Err(error);
         }
     }

@@ -19,6 +19,7 @@ use tokio::io::unix::AsyncFd;
 use super::{Listener, Socket};
 use crate::open::ancillary::Fact;
 use crate::open::descriptors::{EXHAUSTED, pause_after, until_free};
+use crate::open::error::Step;
 use crate::open::flows::{DATAGRAM_BYTES, Flows, recv};
 use crate::open::route::Route;
 use crate::open::{End, OpenError, Peer, datagrams};
@@ -30,7 +31,6 @@ const ERROR_LOOK: Duration = Duration::from_millis(10);
 impl Listener {
     /// Accepts the next sender, with its own flow.
     pub(super) async fn next_sender(&mut self) -> Result<End, OpenError> {
-        let fail = |error: io::Error| OpenError::new("receive", error);
         // Before the sorting task takes the socket.
         if let Socket::Waiting(_) = &self.socket {
             self.name = self.local().ok();
@@ -45,7 +45,7 @@ impl Listener {
                     (takes_empty || bytes > 0) && !gate.refuses(&Peer::from(sender))
                 };
                 let flows = Flows::start(fd, single, admits, short, counts, self.has_facts);
-                Socket::Sorted(flows.map_err(fail)?)
+                Socket::Sorted(flows.step("receive")?)
             }
             socket => socket,
         };
@@ -59,7 +59,7 @@ impl Listener {
                 Err(error) => error,
             };
             let errno = Errno::from_io_error(&error).filter(|errno| EXHAUSTED.contains(errno));
-            let errno = errno.ok_or(error).map_err(fail)?;
+            let errno = errno.ok_or(error).step("receive")?;
             // A flow takes two; the flag makes the sorting task evict idle flows meanwhile.
             self.short.store(true, Ordering::Relaxed);
             until_free(2, &self.gate.counts.waits).await;
@@ -71,7 +71,7 @@ impl Listener {
             return Err(OpenError::said("receive", "the port is no longer read"));
         };
         let mut end = match self.has_single_datagrams {
-            true => End::new(Conduit::new(fd).map_err(fail)?, Peer::from(route.sender)),
+            true => End::new(Conduit::new(fd).step("receive")?, Peer::from(route.sender)),
             false => datagrams::connected_end(fd, Peer::from(route.sender), self.ends)?,
         };
         end.keeper.served = Some(served);
@@ -96,13 +96,11 @@ impl Listener {
 
     /// Accepts the next datagram of a Unix socket, whose queue makes its senders wait.
     pub(super) async fn next_datagram(&mut self) -> Result<End, OpenError> {
-        let fail = |errno: Errno| OpenError::new("receive", errno);
         let drops_empty = self.drops_empty();
         let mut failures = 0;
         let (datagram, sender) = loop {
             let fd = self.socket.registered()?;
-            let mut ready =
-                fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
+            let mut ready = fd.readable().await.step("receive")?;
             let peek = RecvFlags::PEEK | RecvFlags::TRUNC;
             let length = rustix::net::recv(fd.get_ref(), &mut [0; 1][..], peek);
             let mut datagram = vec![0; length.map_or(0, |(_, bytes)| bytes)];
@@ -112,7 +110,7 @@ impl Listener {
                 Ok((_, _, sender)) => break (datagram, sender),
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(fail(errno)),
+                Err(errno) => return Err(OpenError::new("receive", errno)),
             }
         };
         let sender = sender.filter(|sender| Peer::of_name(sender).is_some());
@@ -125,7 +123,7 @@ impl Listener {
                 Err(error) => {
                     let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
                     if !EXHAUSTED.contains(&errno) {
-                        return Err(fail(errno));
+                        return Err(OpenError::new("receive", errno));
                     }
                     until_free(2, &self.gate.counts.waits).await;
                     failures += 1;
@@ -141,22 +139,20 @@ impl Listener {
 
     /// Connects the socket to the sender, whose datagram is left to read.
     fn first_sender(&mut self, fd: OwnedFd, route: Route) -> Result<End, OpenError> {
-        let fail = |errno: Errno| OpenError::new("receive", errno);
         let peer = route.sender;
         // From here on the kernel delivers only this peer's datagrams; those of others came before.
         let (fd, mut first) = match connected(&fd, route)? {
             None => (fd, Vec::new()),
-            Some(own) => (own, self.drop_what_others_sent(&fd, peer, true).map_err(fail)?),
+            Some(own) => (own, self.drop_what_others_sent(&fd, peer, true).step("receive")?),
         };
-        first.extend(self.drop_what_others_sent(&fd, peer, false).map_err(fail)?);
+        first.extend(self.drop_what_others_sent(&fd, peer, false).step("receive")?);
         let (peer, ends) = (Peer::from(peer), self.ends);
         if first.is_empty() {
             return datagrams::connected_end(fd, peer, ends);
         }
-        let fail = |error: io::Error| OpenError::new("accept", error);
-        let source = prepended(first, fd.try_clone().map_err(fail)?).map_err(fail)?;
+        let source = prepended(first, fd.try_clone().step("accept")?).step("accept")?;
         let source = datagrams::connected(source, &peer, ends)?;
-        let conduit = Conduit::joined(source, Conduit::new(fd).map_err(fail)?);
+        let conduit = Conduit::joined(source, Conduit::new(fd).step("accept")?);
         Ok(datagrams::ending(conduit, peer, ends))
     }
 
@@ -168,13 +164,11 @@ impl Listener {
     /// Waits for the first datagram of a sender within `range=`, and leaves it in the socket's
     /// queue.
     async fn first_peer(&mut self) -> Result<(OwnedFd, Route, Vec<Fact>), OpenError> {
-        let fail = |errno: Errno| OpenError::new("receive", errno);
         let drops_empty = self.drops_empty();
         let (has_facts, mut facts) = (self.has_facts, Vec::new());
         let route = loop {
             let fd = self.socket.registered()?;
-            let mut ready =
-                fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
+            let mut ready = fd.readable().await.step("receive")?;
             let mut nothing = [0; 1];
             let wanted = has_facts.then_some(&mut facts);
             match Route::receive(fd.get_ref().as_fd(), &mut nothing, MsgFlags::MSG_PEEK, wanted) {
@@ -185,18 +179,18 @@ impl Listener {
                     }
                     let fd = self.socket.registered()?;
                     rustix::net::recv(fd.get_ref(), &mut nothing, RecvFlags::empty())
-                        .map_err(fail)?;
+                        .step("receive")?;
                     tokio::task::yield_now().await;
                 }
-                Ok(_) => return Err(fail(Errno::AFNOSUPPORT)),
+                Ok(_) => return Err(OpenError::new("receive", Errno::AFNOSUPPORT)),
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 // ECONNREFUSED is about an earlier answer.
                 Err(Errno::CONNREFUSED | Errno::INTR) => tokio::task::yield_now().await,
-                Err(errno) => return Err(fail(errno)),
+                Err(errno) => return Err(OpenError::new("receive", errno)),
             }
         };
         let Socket::Registered(fd) = std::mem::replace(&mut self.socket, Socket::Given) else {
-            return Err(fail(Errno::BADF));
+            return Err(OpenError::new("receive", Errno::BADF));
         };
         Ok((fd.into_inner(), route, facts))
     }
@@ -277,13 +271,12 @@ fn connected(fd: &OwnedFd, route: Route) -> Result<Option<OwnedFd>, OpenError> {
 
 /// A peer with a single datagram, whose answers go to the sender.
 fn first_datagram(fd: OwnedFd, route: Route) -> Result<End, OpenError> {
-    let fail = |error: io::Error| OpenError::new("receive", error);
     let mut datagram = vec![0; DATAGRAM_BYTES];
-    let (_, count) = rustix::net::recv(&fd, &mut datagram[..], RecvFlags::empty())
-        .map_err(|errno| fail(errno.into()))?;
+    let (_, count) =
+        rustix::net::recv(&fd, &mut datagram[..], RecvFlags::empty()).step("receive")?;
     let fd = connected(&fd, route)?.unwrap_or(fd);
-    let source = held(&datagram[..count]).map_err(fail)?;
-    let target = Conduit::new(fd).map_err(fail)?;
+    let source = held(&datagram[..count]).step("receive")?;
+    let target = Conduit::new(fd).step("receive")?;
     Ok(End::new(Conduit::joined(source, target), Peer::from(route.sender)))
 }
 

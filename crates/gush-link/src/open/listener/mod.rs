@@ -22,7 +22,7 @@ use super::datagrams::Ends;
 use super::descriptors::{
     EXHAUSTED, SPARE, descriptor_limit, pause_after, until_free, wait_for_room,
 };
-use super::error::OpenError;
+use super::error::{OpenError, Step};
 use super::flows::Flows;
 use super::gate::{Gate, ListenerCounts};
 use super::keeper::Made;
@@ -96,9 +96,9 @@ impl Socket {
     fn registered(&mut self) -> Result<&AsyncFd<OwnedFd>, OpenError> {
         *self = match std::mem::replace(self, Socket::Given) {
             // As late as this, since the listener may have been made outside a runtime.
-            Socket::Waiting(fd) => watch(fd, Interest::READABLE)
-                .map(Socket::Registered)
-                .map_err(|error| OpenError::new("accept", error))?,
+            Socket::Waiting(fd) => {
+                watch(fd, Interest::READABLE).map(Socket::Registered).step("accept")?
+            }
             socket => socket,
         };
         match self {
@@ -115,7 +115,7 @@ impl Listener {
         made: Option<Made>,
     ) -> Result<Self, OpenError> {
         // An inherited socket may be of any type: the type decides how a peer is accepted.
-        let kind = sockopt::socket_type(&fd).map_err(|errno| OpenError::new("listen", errno))?;
+        let kind = sockopt::socket_type(&fd).step("listen")?;
         let is_tcp = sockopt::socket_protocol(&fd) == Ok(Some(ipproto::TCP));
         if kind == SocketType::DGRAM {
             Route::ask_for_locals(&fd);
@@ -326,13 +326,12 @@ impl Listener {
         };
         if self.lingers {
             // Not on the listener: clients that connected before already have a copy.
-            sockopt::set_socket_linger(&client, None)
-                .map_err(|errno| OpenError::new("accept", errno))?;
+            sockopt::set_socket_linger(&client, None).step("accept")?;
         }
         let conduit = match self.kind {
             SocketType::STREAM if self.is_tcp => Conduit::of_accepted_tcp(client),
             SocketType::STREAM => Conduit::of_stream_socket(client),
-            _ => Conduit::new(client).map_err(|error| OpenError::new("accept", error))?,
+            _ => Conduit::new(client).step("accept")?,
         };
         let mut end = End::new(conduit, peer);
         end.handshake.clone_from(&self.handshake);
@@ -344,7 +343,7 @@ impl Listener {
         let mut failures = 0;
         loop {
             let fd = self.socket.registered()?;
-            let mut ready = fd.readable().await.map_err(|error| OpenError::new("accept", error))?;
+            let mut ready = fd.readable().await.step("accept")?;
             let accepted = match self.is_blocking {
                 false => rustix::net::acceptfrom_with(fd.get_ref(), ACCEPTED),
                 true => accept_on_a_thread(fd.get_ref(), &mut self.accepting).await,
