@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gush::Unpoisoned;
 use gush::pipe::Pool;
 use gush_net::{ByteCounts, Direction};
 use prometheus::{
@@ -150,17 +151,12 @@ impl Ledger {
         })
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
-        // The sums stay valid after a panic of a thread that held the lock.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a new connection, whose bytes `counts` counts. Returns the connection's number.
     pub(crate) fn begin(&self, counts: Arc<ByteCounts>) -> u64 {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         self.accepted.inc();
         self.active.inc();
-        self.open().counts.insert(id, counts);
+        self.open.lock().unpoisoned().counts.insert(id, counts);
         id
     }
 
@@ -178,12 +174,12 @@ impl Ledger {
     pub(crate) fn resume(&self, id: u64, counts: Arc<ByteCounts>) {
         self.accepted.inc();
         self.active.inc();
-        self.open().counts.insert(id, counts);
+        self.open.lock().unpoisoned().counts.insert(id, counts);
     }
 
     /// The connection `id` belongs to another process from here on.
     pub(crate) fn give(&self, id: u64) {
-        let mut open = self.open();
+        let mut open = self.open.lock().unpoisoned();
         let Some(counts) = open.counts.remove(&id) else { return };
         for (sum, way) in open.ended_bytes.iter_mut().zip(Direction::ALL) {
             *sum += counts.delivered_bytes(way);
@@ -194,7 +190,7 @@ impl Ledger {
 
     /// Counts the end of connection `id`, over which so many bytes went forward and back.
     pub(crate) fn end(&self, id: u64, bytes: [u64; 2], lasted: Duration, ending: Ending) {
-        let mut open = self.open();
+        let mut open = self.open.lock().unpoisoned();
         // Dropped after the lock is released: this may free them.
         let counts = open.counts.remove(&id);
         for (sum, bytes) in open.ended_bytes.iter_mut().zip(bytes) {
@@ -247,7 +243,7 @@ impl Ledger {
     /// acknowledged the last ones, and loses them if the connection is reset.
     #[must_use]
     pub fn delivered_bytes(&self, way: Direction) -> u64 {
-        let open = self.open();
+        let open = self.open.lock().unpoisoned();
         let live: u64 = open.counts.values().map(|counts| counts.delivered_bytes(way)).sum();
         open.ended_bytes[way as usize] + live
     }

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use gush_net::{ByteCounts, Direction, Error};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
@@ -85,7 +86,7 @@ impl Other {
                 return ends::accept(&mut *turn.come().await).await;
             }
             Other::Opened(address, end) => {
-                let end = end.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let end = end.lock().unpoisoned().take();
                 // There is no second client.
                 return end.map(|end| *end).ok_or_else(|| {
                     Failure::new(format!("{address}: another client has it"), None)
@@ -299,6 +300,6 @@ impl Shared {
     }
 
     fn early_warnings(&self) -> Option<Suppressed> {
-        self.early_warnings.lock().unwrap_or_else(PoisonError::into_inner).passes(Instant::now())
+        self.early_warnings.lock().unpoisoned().passes(Instant::now())
     }
 }

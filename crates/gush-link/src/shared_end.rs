@@ -2,9 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use gush::Unpoisoned;
 use gush_net::{Conduit, LingerTimeouts};
 use rustix::event::PollFlags;
 
@@ -47,7 +48,7 @@ impl SharedEnd {
 
     /// The end for one client: of copies of the descriptors, by which files share their offset.
     pub fn for_client(&self) -> Result<End, Failure> {
-        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = self.end.lock().unpoisoned();
         let fail = |error: io::Error| {
             ends::open_failure(&OpenError::new("share", error).at(self.address.target()))
         };
@@ -63,7 +64,7 @@ impl SharedEnd {
 
     /// Ends what clients have written, and waits until it has arrived and a program has exited.
     pub async fn close(&self, linger: Option<Duration>, limit: Duration) -> Result<(), Failure> {
-        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let end = self.end.lock().unpoisoned().take();
         let Some(End { mut conduit, mut keeper, .. }) = end else { return Ok(()) };
         let name = Name::Text(self.address.target().to_string().into());
         let failed = |why: String| Failure::new(format!("{name}: {why}"), None);

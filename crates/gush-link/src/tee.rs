@@ -9,9 +9,10 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use gush_text::{in_brackets, os_text, with_unit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -88,7 +89,7 @@ impl Tee {
     /// Appends `bytes`, without waiting for a reader. The first failure is logged and ends the
     /// copy, but not the link.
     pub fn write(&self, bytes: &[u8]) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock().unpoisoned();
         if state.failed.is_some() {
             return;
         }
@@ -115,7 +116,7 @@ impl Tee {
 
     /// Is the backlog full, so that nothing more should come?
     pub(crate) fn is_full(&self) -> bool {
-        self.0.state().waiting_bytes >= BACKLOG_BYTES
+        self.0.state.lock().unpoisoned().waiting_bytes >= BACKLOG_BYTES
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -125,7 +126,7 @@ impl Tee {
     /// Waits until all is written, or until `hurry` returns true: what is not written by then fails
     /// the copy.
     pub(crate) fn finish(&self, hurry: impl Fn() -> bool) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock().unpoisoned();
         while state.waiting_bytes > 0 && state.failed.is_none() {
             if hurry() {
                 let left = state.waiting_bytes;
@@ -137,22 +138,18 @@ impl Tee {
             }
             // With a timeout, because a signal notifies no condition variable.
             let waited = self.0.changed.wait_timeout(state, LOOK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = waited.unpoisoned().0;
         }
     }
 
     /// The failure that ended the copy early, if there was one.
     pub(crate) fn failure(&self) -> Option<String> {
-        let state = self.0.state();
+        let state = self.0.state.lock().unpoisoned();
         state.failed.as_ref().map(|error| self.0.said(error))
     }
 }
 
 impl Copying {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn fail(&self, state: &mut State, error: io::Error) {
         error!("{}; the copy ends here, the link continues", self.said(&error));
         self.give_up(state, error);
@@ -181,10 +178,10 @@ impl Copying {
     fn write_backlog(&self) {
         loop {
             // Under the lock that decides whether there is a thread: a later piece starts another.
-            let Some(piece) = self.state().pieces.pop_front() else { return };
+            let Some(piece) = self.state.lock().unpoisoned().pieces.pop_front() else { return };
             // Without the lock: connections go on adding.
             let written = self.write_all(&piece);
-            let mut state = self.state();
+            let mut state = self.state.lock().unpoisoned();
             if state.failed.is_some() {
                 return;
             }

@@ -7,9 +7,10 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::thread::{self, JoinHandle};
 
+use gush::Unpoisoned;
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::warn;
@@ -156,7 +157,7 @@ impl Worker {
                     }
                 });
             })?;
-        loads.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&load));
+        loads.write().unpoisoned().push(Arc::clone(&load));
         Ok(Self { load, clients, thread })
     }
 }
@@ -187,7 +188,7 @@ impl Balance {
     /// Has no other thread fewer clients?
     pub fn has_fewest(&self) -> bool {
         let own = self.own.clients();
-        let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
+        let loads = self.loads.read().unpoisoned();
         loads.iter().all(|load| load.clients() >= own)
     }
 

@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gush::Unpoisoned;
 use gush_link::Observe;
 use gush_net::Direction;
 use jiff::Zoned;
@@ -121,7 +122,7 @@ struct State {
 impl Screen {
     /// Shows a block of `length_bytes` bytes of data, unless the reader stalls.
     fn show(&self, block: &str, length_bytes: u64) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unpoisoned();
         // Only the first block waits: a missing reader must not cost a second for each.
         let timeout = if state.stalled { Duration::ZERO } else { STALL_TIMEOUT };
         let missed_bytes = state.missed_bytes;

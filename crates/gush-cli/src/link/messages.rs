@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use gush::Unpoisoned;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -69,14 +70,14 @@ impl Messages {
     /// Queues `text` once there is room. Returns false if there is none and the reader reads
     /// nothing for `timeout`.
     pub fn push(&self, text: &[u8], timeout: Duration) -> bool {
-        let mut state = self.state();
+        let mut state = self.0.state.lock().unpoisoned();
         while !state.has_room(text.len()) {
             let done_bytes = state.done_bytes;
             let is_stuck =
                 |state: &mut State| !state.has_room(text.len()) && state.done_bytes == done_bytes;
             // From the last byte that was read: a slow reader is not a dead one.
             let waited = self.0.changed.wait_timeout_while(state, timeout, is_stuck);
-            let (next, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (next, waited) = waited.unpoisoned();
             if waited.timed_out() {
                 return false;
             }
@@ -96,7 +97,7 @@ impl Messages {
             let is_stuck =
                 |state: &mut State| state.waiting_bytes > 0 && state.done_bytes == done_bytes;
             let waited = self.0.changed.wait_timeout_while(state, EXIT_TIMEOUT, is_stuck);
-            let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (next, timeout) = waited.unpoisoned();
             if timeout.timed_out() {
                 return;
             }
@@ -112,14 +113,10 @@ impl Messages {
     }
 
     fn last_state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state();
+        let mut state = self.0.state.lock().unpoisoned();
         state.note_dropped(&self.0.prefix);
         self.0.changed.notify_all();
         state
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_for_ever(&self, target: &impl AsFd) {
@@ -129,7 +126,7 @@ impl Messages {
             for piece in text.chunks(PIECE_BYTES) {
                 // There is nowhere to report an error of standard error.
                 let _ = write_whole(target, piece);
-                let mut state = self.state();
+                let mut state = self.0.state.lock().unpoisoned();
                 state.waiting_bytes -= piece.len();
                 state.done_bytes += piece.len() as u64;
                 self.0.changed.notify_all();
@@ -138,12 +135,12 @@ impl Messages {
     }
 
     fn next(&self) -> Vec<u8> {
-        let mut state = self.state();
+        let mut state = self.0.state.lock().unpoisoned();
         loop {
             if let Some(text) = state.texts.pop_front() {
                 return text;
             }
-            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.0.changed.wait(state).unpoisoned();
         }
     }
 }
@@ -173,7 +170,7 @@ impl MessageSink for Messages {
     /// A line that finds no room is dropped and counted.
     fn say(&self, line: &[u8]) {
         if !self.push(line, Duration::ZERO) {
-            self.state().dropped += 1;
+            self.0.state.lock().unpoisoned().dropped += 1;
         }
     }
 }
@@ -236,7 +233,7 @@ mod tests {
         }
         let _writing = messages.write_to(writer).expect("a thread");
         let mut lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
-        let dropped = messages.state().dropped;
+        let dropped = messages.0.state.lock().unpoisoned().dropped;
         assert!((1..=99).contains(&dropped), "{dropped} of 200");
         let mut read = 0;
         while read < 50 {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use gush::Unpoisoned;
 use gush_net::within;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -53,18 +54,12 @@ struct Arrived {
     last: Instant,
 }
 
-impl Stopped {
-    fn get(&self) -> MutexGuard<'_, Option<Arrived>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Waits for relays to stop. Dropped, it lets them go on, also while others have its requests.
 struct Stopping(Stopped);
 
 impl Drop for Stopping {
     fn drop(&mut self) {
-        let paused = self.0.get().take();
+        let paused = self.0.0.lock().unpoisoned().take();
         drop(paused);
     }
 }
@@ -79,19 +74,15 @@ pub(super) struct Paused {
 }
 
 impl Relays {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, UnboundedSender<Request>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn enter(&self, id: u64) -> Entry<'_> {
         let (sender, requests) = unbounded_channel();
-        self.all().insert(id, sender);
+        self.0.lock().unpoisoned().insert(id, sender);
         Entry { relays: self, id, requests }
     }
 
     /// The numbers of all that can move.
     pub(super) fn ids(&self) -> Vec<u64> {
-        self.all().keys().copied().collect()
+        self.0.lock().unpoisoned().keys().copied().collect()
     }
 
     /// Asks the relays with these numbers to stop. Returns those that have, once all have or none
@@ -104,7 +95,7 @@ impl Relays {
         let request = Request { stopped: stopped.clone(), _asked: sender };
         let stopping = Stopping(stopped);
         {
-            let all = self.all();
+            let all = self.0.lock().unpoisoned();
             // A relay that ends meanwhile drops its request.
             let asked = ids.iter().filter_map(|id| all.get(id));
             asked.for_each(|relay| drop(relay.send(request.clone())));
@@ -112,19 +103,21 @@ impl Relays {
         drop(request);
         // Woken once, and not by each.
         while within((since + patience) - Instant::now(), asked.recv()).await.is_err() {
-            let last = stopping.0.get().as_ref().map_or(since, |arrived| arrived.last);
+            let last =
+                stopping.0.0.lock().unpoisoned().as_ref().map_or(since, |arrived| arrived.last);
             if std::mem::replace(&mut since, last) == last {
                 break;
             }
         }
-        let stopped = stopping.0.get().take();
+        let stopped = stopping.0.0.lock().unpoisoned().take();
         stopped.map_or_else(Vec::new, |arrived| arrived.paused)
     }
 
     /// Waits a moment if connections are being opened.
     pub(super) async fn wait_for_openings(&self, ledger: &Ledger) {
         let until = Instant::now() + OPENING;
-        while (self.all().len() as u64) < ledger.active() && Instant::now() < until {
+        while (self.0.lock().unpoisoned().len() as u64) < ledger.active() && Instant::now() < until
+        {
             sleep(Duration::from_millis(1)).await;
         }
     }
@@ -142,7 +135,7 @@ impl Entry<'_> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.relays.all().remove(&self.id);
+        self.relays.0.lock().unpoisoned().remove(&self.id);
     }
 }
 
@@ -158,7 +151,7 @@ impl Request {
         let (back, stays) = oneshot::channel();
         let paused = Paused { id, names, began, relaying: Some((relaying, back)) };
         // One that is late is dropped, and comes back.
-        let late = match &mut *self.stopped.get() {
+        let late = match &mut *self.stopped.0.lock().unpoisoned() {
             Some(arrived) => {
                 arrived.paused.push(paused);
                 arrived.last = Instant::now();

@@ -12,9 +12,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use nix::sys::socket::MsgFlags;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
@@ -152,7 +153,7 @@ impl Flows {
             flow.has_all();
             return Ok(Some((far, route, served, facts)));
         }
-        let mut senders = self.port.senders();
+        let mut senders = self.port.senders.lock().unpoisoned();
         for datagram in senders.take_waiting(route) {
             self.port.gives(&flow, &datagram);
         }
@@ -173,10 +174,6 @@ impl Senders {
 }
 
 impl Port {
-    fn senders(&self) -> MutexGuard<'_, Senders> {
-        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Gives `datagram` to a flow; `false` if the flow has ended.
     fn gives(&self, flow: &Flow, datagram: &[u8]) -> bool {
         match flow.passes(datagram) {
@@ -196,7 +193,7 @@ impl Port {
 
     /// Removes ended flows, and waiting senders if the port is closed to new ones. Are any left?
     fn has_flows(&self, is_closed: bool) -> bool {
-        let mut senders = self.senders();
+        let mut senders = self.senders.lock().unpoisoned();
         senders.by_route.retain(|_, sender| match sender {
             Sender::Waiting(_) => !is_closed,
             Sender::Served(flow) => !flow.has_ended(),
@@ -209,7 +206,7 @@ impl Port {
 
     /// Evicts as many flows as senders wait, the longest silent first.
     fn evict(&self) {
-        let senders = self.senders();
+        let senders = self.senders.lock().unpoisoned();
         let (mut silent, mut waiting) = (Vec::new(), 0);
         for sender in senders.by_route.values() {
             match sender {
@@ -224,7 +221,7 @@ impl Port {
 
     /// Gives a datagram to the flow of its sender, if there is one.
     fn passes(&self, route: Route, datagram: &[u8]) -> bool {
-        let mut senders = self.senders();
+        let mut senders = self.senders.lock().unpoisoned();
         let Senders { by_route, waiting_bytes } = &mut *senders;
         match by_route.get_mut(&route) {
             None => return false,
@@ -309,7 +306,7 @@ async fn sort(
         };
         if !single {
             // First, since its next datagram may come before it is served.
-            port.senders().by_route.insert(route, Sender::Waiting(Vec::new()));
+            port.senders.lock().unpoisoned().by_route.insert(route, Sender::Waiting(Vec::new()));
             has_flows = true;
         }
         place.send(First { route, datagram: datagram.to_vec(), facts });
@@ -342,7 +339,7 @@ struct Near {
 
 impl Near {
     fn has_passed(&self) {
-        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.passed.lock().unpoisoned() = Instant::now();
     }
 }
 
@@ -370,7 +367,7 @@ impl Flow {
     fn silence(&self) -> Duration {
         // An ended flow has no descriptors to give up.
         let Some(near) = self.near.upgrade() else { return Duration::ZERO };
-        near.passed.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        near.passed.lock().unpoisoned().elapsed()
     }
 
     /// Gives a datagram to the relay.

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use gush::Unpoisoned;
 use ipnet::IpNet;
 
 use super::peer::Peer;
@@ -77,7 +78,7 @@ impl Gate {
     pub(super) fn refuses(&self, peer: &Peer) -> bool {
         let Some(option) = self.refusing(peer) else { return false };
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = self.warnings.lock().unpoisoned();
         if let Some(suppressed) = warnings.passes(Instant::now()) {
             drop(warnings);
             let address = &self.address;

@@ -5,9 +5,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use gush::Unpoisoned;
 use gush_net::Conduit;
 use rustix::event::PollFlags;
 use rustix::fs::FileType;
@@ -88,18 +89,14 @@ pub(super) struct Ours(PathBuf);
 
 impl Ours {
     fn new(name: &Path) -> Self {
-        Self::all().insert(name.to_owned());
+        OURS.lock().unpoisoned().insert(name.to_owned());
         Self(name.to_owned())
-    }
-
-    fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-        OURS.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        Self::all().remove(&self.0);
+        OURS.lock().unpoisoned().remove(&self.0);
     }
 }
 
@@ -189,7 +186,7 @@ fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
         }
         Ok(_) if unlink => Ok(()),
         // As with socat, the newest client gets the name.
-        Ok(target) if Ours::all().contains(&target) => Ok(()),
+        Ok(target) if OURS.lock().unpoisoned().contains(&target) => Ok(()),
         Ok(_) => taken("it is a link to a pseudo-terminal: remove it, or say unlink"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {

@@ -1,9 +1,10 @@
 //! Programs asked to end: one thread waits for all of them, and kills the slow ones.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use gush::Unpoisoned;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
@@ -75,7 +76,7 @@ pub(super) fn end(program: Reach) {
     let fd = pidfd_open(program.pid(), PidfdFlags::empty()).ok().map(Arc::new);
     let give_up = program.must_end().then(|| Instant::now() + GRACE);
     let slow = Slow { program, fd, give_up };
-    let mut state = state();
+    let mut state = STATE.lock().unpoisoned();
     state.slow.push(slow);
     if let Some(wake) = &state.wake {
         wake_up(wake);
@@ -100,7 +101,7 @@ pub(super) fn end(program: Reach) {
 /// killed.
 pub(crate) fn wait(hurry: impl Fn() -> bool) {
     let mut is_hurried = false;
-    let mut state = state();
+    let mut state = STATE.lock().unpoisoned();
     while state.wake.is_some() && state.slow.iter().any(|slow| slow.program.must_end()) {
         if !is_hurried && hurry() {
             is_hurried = true;
@@ -115,7 +116,7 @@ pub(crate) fn wait(hurry: impl Fn() -> bool) {
         }
         // With a timeout, since `hurry` wakes nobody.
         let waited = ALL_ENDED.wait_timeout(state, LOOK);
-        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state = waited.unpoisoned().0;
     }
 }
 
@@ -139,10 +140,6 @@ struct State {
 static STATE: Mutex<State> = Mutex::new(State { slow: Vec::new(), wake: None });
 static ALL_ENDED: Condvar = Condvar::new();
 
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn wake_up(wake: &OwnedFd) {
     // A full counter wakes the thread just as well.
     let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
@@ -160,7 +157,7 @@ fn start() -> std::io::Result<Arc<OwnedFd>> {
 /// Runs on the waiting thread until no program is left.
 fn reap(wake: &OwnedFd) {
     loop {
-        let mut state = state();
+        let mut state = STATE.lock().unpoisoned();
         state.slow.retain(|slow| !slow.program.is_reaped());
         let now = Instant::now();
         for slow in &mut state.slow {

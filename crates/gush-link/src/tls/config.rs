@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use gush::Unpoisoned;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
@@ -42,7 +43,7 @@ const KEPT: usize = 64;
 /// Shared by all clients of a link: files are read once, and sessions resumed.
 fn shared(remote: &Remote, options: &Options) -> Result<Arc<Fresh<Client>>, OpenError> {
     static READ: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
-    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut read = READ.lock().unpoisoned();
     // Reading all authorities of the system takes milliseconds.
     let known = read.iter().find(|(whose, which, _)| whose == remote && which == options);
     if let Some((.., fresh)) = known {

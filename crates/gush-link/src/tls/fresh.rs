@@ -6,8 +6,9 @@ use std::fmt;
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use gush::Unpoisoned;
 use tracing::{info, warn};
 
 use crate::open::OpenError;
@@ -68,7 +69,7 @@ impl<T: Clone> Fresh<T> {
     /// The value of the files as they are now, or as they were when they could be used last: a new
     /// certificate may be there a moment before its key is.
     pub fn now(&self) -> T {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unpoisoned();
         // Before the files are read: what changes meanwhile is read the next time.
         let now = known.stamps.is_some().then(|| stamps(&self.files)).flatten();
         if now.is_none() || now == known.stamps {
