@@ -1,4 +1,4 @@
-//! Broadcast and multicast: the options of sockets of datagrams about many receivers.
+//! Multicast: the groups and the interface of a socket of datagrams.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
@@ -9,34 +9,15 @@ use rustix::net::sockopt;
 use socket2::{InterfaceIndexOrAddress, SockRef};
 
 use super::error::OpenError;
+use super::sockopts::failure;
 use crate::address::{Opt, Options};
 
-/// Sets what the options say about many receivers.
+/// Sets the interface of groups, and joins one.
 pub(super) fn set(fd: &OwnedFd, options: &Options) -> Result<(), OpenError> {
-    let fail = |option: Opt| {
-        move |error: std::io::Error| OpenError::new(format!("set {}", option.name()), error)
-    };
     let socket = SockRef::from(fd);
     let is_v4 = socket.domain().is_ok_and(|domain| domain == socket2::Domain::IPV4);
-    if let Some(on) = options.flag(Opt::Broadcast) {
-        socket.set_broadcast(on).map_err(fail(Opt::Broadcast))?;
-    }
-    if let Some(on) = options.flag(Opt::MulticastLoop) {
-        let set = match is_v4 {
-            true => socket.set_multicast_loop_v4(on),
-            false => socket.set_multicast_loop_v6(on),
-        };
-        set.map_err(fail(Opt::MulticastLoop))?;
-    }
-    if let Some(hops) = options.count(Opt::MulticastTtl) {
-        let set = match is_v4 {
-            true => socket.set_multicast_ttl_v4(hops),
-            false => socket.set_multicast_hops_v6(hops),
-        };
-        set.map_err(fail(Opt::MulticastTtl))?;
-    }
     if let Some(name) = options.text(Opt::MulticastInterface) {
-        let interface = interface(name).map_err(fail(Opt::MulticastInterface))?;
+        let interface = interface(name).map_err(failure(Opt::MulticastInterface))?;
         let set = match (is_v4, interface) {
             (true, InterfaceIndexOrAddress::Address(address)) => {
                 socket.set_multicast_if_v4(&address)
@@ -53,10 +34,10 @@ pub(super) fn set(fd: &OwnedFd, options: &Options) -> Result<(), OpenError> {
             (false, InterfaceIndexOrAddress::Index(index)) => socket.set_multicast_if_v6(index),
             (false, InterfaceIndexOrAddress::Address(_)) => Err(Errno::INVAL.into()),
         };
-        set.map_err(fail(Opt::MulticastInterface))?;
+        set.map_err(failure(Opt::MulticastInterface))?;
     }
     if let Some(text) = options.text(Opt::Membership) {
-        join(&socket, text).map_err(fail(Opt::Membership)).map_err(|error| {
+        join(&socket, text).map_err(failure(Opt::Membership)).map_err(|error| {
             error.hinted("membership=GROUP:INTERFACE names a group and the interface's name, number or address, such as 224.0.0.251:eth0")
         })?;
     }

@@ -22,6 +22,11 @@ const FLAGS: &[(Opt, Set<bool>)] = &[
         true => socket.set_ip_transparent_v4(on),
         false => socket.set_ip_transparent_v6(on),
     }),
+    (Opt::Broadcast, |socket, _, on| socket.set_broadcast(on)),
+    (Opt::MulticastLoop, |socket, is_v4, on| match is_v4 {
+        true => socket.set_multicast_loop_v4(on),
+        false => socket.set_multicast_loop_v6(on),
+    }),
 ];
 const NUMBERS: &[(Opt, Set<u32>)] = &[
     (Opt::Ttl, |socket, is_v4, hops| match is_v4 {
@@ -33,6 +38,10 @@ const NUMBERS: &[(Opt, Set<u32>)] = &[
         false => socket.set_tclass_v6(class),
     }),
     (Opt::Priority, |socket, _, priority| socket.set_priority(priority)),
+    (Opt::MulticastTtl, |socket, is_v4, hops| match is_v4 {
+        true => socket.set_multicast_ttl_v4(hops),
+        false => socket.set_multicast_hops_v6(hops),
+    }),
     (Opt::MaxSegment, |socket, _, bytes| socket.set_tcp_mss(bytes)),
 ];
 
@@ -51,7 +60,7 @@ pub(super) fn set(fd: &OwnedFd, is_v4: bool, options: &Options) -> Result<(), Op
     }
 }
 
-fn failure(option: Opt) -> impl Fn(io::Error) -> OpenError {
+pub(super) fn failure(option: Opt) -> impl Fn(io::Error) -> OpenError {
     move |error| OpenError::new(format!("set {}", option.name()), error)
 }
 
