@@ -246,7 +246,7 @@ fn classify(text: &str, head: Range<usize>, fits: &dyn Fn(Kind) -> bool) -> Resu
     if whole.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(Head { kind: Kind::Fd, ..path });
     }
-    let colon = find(text, head.clone(), b':');
+    let colon = find(text, head.clone(), ":");
     let word = head.start..colon.unwrap_or(head.end);
     if let Some((kind, form)) = keyword(&text[word.clone()]) {
         let argument = colon.map_or(head.end, |colon| colon + 1)..head.end;
@@ -346,7 +346,7 @@ fn read_options(
 }
 
 fn equals_of(text: &str, piece: &Range<usize>) -> Option<usize> {
-    find(text, piece.clone(), b'=')
+    find(text, piece.clone(), "=")
 }
 
 fn name_of(text: &str, piece: &Range<usize>) -> Range<usize> {

@@ -1,5 +1,6 @@
 //! Quoting: where a piece of an address ends, and its text without quotes and backslashes.
 
+use std::mem;
 use std::ops::Range;
 
 use super::error::{Fault, fault};
@@ -48,29 +49,16 @@ fn scan(text: &str, mut each: impl FnMut(usize, u8, bool)) -> Result<(), Fault> 
 
 /// The pieces between unprotected commas, at least one.
 pub(super) fn pieces(text: &str) -> Result<Vec<Range<usize>>, Fault> {
-    let mut pieces = Vec::new();
+    let ends = find_all(text, ",")?.into_iter().chain([text.len()]);
     let mut start = 0;
-    scan(text, |at, byte, protected| {
-        if byte == b',' && !protected {
-            pieces.push(start..at);
-            start = at + 1;
-        }
-    })?;
-    pieces.push(start..text.len());
-    Ok(pieces)
+    Ok(ends.map(|end| mem::replace(&mut start, end + 1)..end).collect())
 }
 
 /// The offset of the first unprotected `wanted` in a piece of the text.
-pub(super) fn find(text: &str, piece: Range<usize>, wanted: u8) -> Option<usize> {
-    let mut found = None;
-    let start = piece.start;
+pub(super) fn find(text: &str, piece: Range<usize>, wanted: &str) -> Option<usize> {
     // The whole text was scanned before, so all quotes are closed.
-    let _ = scan(&text[piece], |at, byte, protected| {
-        if byte == wanted && !protected && found.is_none() {
-            found = Some(start + at);
-        }
-    });
-    found
+    let found = find_all(&text[piece.clone()], wanted).ok()?;
+    Some(piece.start + found.first()?)
 }
 
 /// The offsets of `wanted` that are neither quoted nor escaped.
@@ -166,7 +154,7 @@ pub(super) fn readable(text: &[u8]) -> String {
             readable.push(c);
         }
         for &byte in chunk.invalid() {
-            if std::mem::take(&mut is_escaped) {
+            if mem::take(&mut is_escaped) {
                 readable.pop();
             }
             let quote = if open == Some('\'') { "'" } else { "" };
