@@ -113,6 +113,6 @@ pub(crate) fn fault<T>(span: Range<usize>, message: impl Into<String>) -> Result
 }
 
 /// The text with its control characters replaced, which could control a terminal.
-fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     without_controls(text).replace('\n', "\u{fffd}")
 }

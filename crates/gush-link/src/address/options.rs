@@ -107,8 +107,6 @@ pub(crate) const TLS: &[Opt] = &[
     Opt::MaxVersion,
     Opt::HandshakeTimeout,
 ];
-/// Of ends that clients of a listener can share.
-pub(crate) const SHARED: &[Opt] = &[Opt::Shared];
 pub(crate) const CONTENT: &[Opt] = &[
     Opt::Append,
     Opt::Create,
@@ -134,12 +132,8 @@ pub(crate) const SHAPES: &[Opt] = &[
     Opt::LockFile,
     Opt::WaitLock,
 ];
-/// Of what has a lock of the kernel (`open/lock.rs`).
-pub(crate) const LOCKED: &[Opt] = &[Opt::Lock];
 pub(crate) const TERMINAL: &[Opt] = &[Opt::Raw, Opt::Echo, Opt::Terminal];
 pub(crate) const ACCESS: &[Opt] = &[Opt::ReadOnly, Opt::WriteOnly, Opt::ReadWrite];
-/// Of sockets that another network namespace may have (`open/netns.rs`).
-pub(crate) const NETWORK: &[Opt] = &[Opt::NetNs];
 /// Of programs, and of what is opened before this process may become somebody else.
 pub(crate) const IDENTITY: &[Opt] = &[Opt::RunAs, Opt::SetUser, Opt::SetGroup, Opt::Chroot];
 pub(crate) const PROGRAM: &[Opt] = &[

@@ -8,8 +8,8 @@ use crate::address::error::Fault;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
-    ACCESS, BOUND, CALLING, CONNECTED, CONTENT, EMPTY, IDENTITY, IP, LOCKED, MANY, NAMED, NETWORK,
-    OWNED, PROGRAM, PROXIED, RETRIED, SERVING, SHARED, SOCKET, TCP, TERMINAL,
+    ACCESS, BOUND, CALLING, CONNECTED, CONTENT, EMPTY, IDENTITY, IP, MANY, NAMED, OWNED, PROGRAM,
+    PROXIED, RETRIED, SERVING, SOCKET, TCP, TERMINAL,
 };
 use crate::address::{
     Address, Command, Inherited, Local, Nothing, Opt, Remote, Standard, Through, UnixName, Vsock,
@@ -169,29 +169,29 @@ macro_rules! options {
 kinds! {
     Stdio(Standard) "-", "standard input and output";
         keywords [Plain ["-", "stdio"], Input ["stdin"], Output ["stdout"]];
-        options [IDENTITY, LOCKED, TERMINAL, SHARED],
+        options [IDENTITY, [Lock], TERMINAL, [Shared]],
         stands_alone: true;
     Path(PathBuf) "PATH", "a file (appended to; created with -u), FIFO, device or Unix socket";
         keywords [Plain ["gopen"]];
-        options [IDENTITY, LOCKED, RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, SHARED];
+        options [IDENTITY, [Lock], RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, [Shared]];
     File(PathBuf) "file:PATH", "a file or device, written from the start by default";
         keywords [Plain ["file", "open"], Create ["create", "creat"]];
-        options [IDENTITY, LOCKED, RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, SHARED];
+        options [IDENTITY, [Lock], RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, [Shared]];
     Pipe(Option<PathBuf>) "pipe:[PATH]", "a FIFO, created if missing and removed at the end; without PATH an echo";
         keywords [Plain ["pipe", "fifo", "echo"]];
-        options [RETRIED, ACCESS, OWNED, [NonBlock, UnlinkClose], SHARED],
+        options [RETRIED, ACCESS, OWNED, [NonBlock, UnlinkClose, Shared]],
         stands_alone: true, descriptors: 2;
     SocketPair(Nothing) "socketpair", "an echo that keeps the boundaries of messages";
         keywords [Plain ["socketpair"]];
-        options [SHARED],
+        options [[Shared]],
         stands_alone: true, descriptors: 2;
     Pty(Nothing) "pty", "a new pseudo-terminal, which programs open one after the other";
         keywords [Plain ["pty"]];
-        options [[Link, Unlink, UnlinkClose, WaitSlave], TERMINAL, OWNED, SHARED],
+        options [[Link, Unlink, UnlinkClose, WaitSlave], TERMINAL, OWNED, [Shared]],
         stands_alone: true, descriptors: 2;
     Fd(i32) "fd:N", "an inherited descriptor";
         keywords [Plain ["fd"]];
-        options [IDENTITY, LOCKED, ACCESS, TERMINAL, SHARED];
+        options [IDENTITY, [Lock], ACCESS, TERMINAL, [Shared]];
     Exec(Command) "exec:COMMAND", "a program, with arguments split as by a shell";
         keywords [Plain ["exec"]];
         options [IDENTITY, PROGRAM],
@@ -203,30 +203,30 @@ kinds! {
     Tcp(Remote) "tcp:HOST:PORT", "connect; write an IPv6 address in brackets";
         keywords [Plain ["tcp", "tcp-connect"], V4 ["tcp4", "tcp4-connect"],
             V6 ["tcp6", "tcp6-connect"]];
-        options [IDENTITY, NETWORK, CONNECTED, CALLING, RETRIED, TCP, IP, SHARED];
+        options [IDENTITY, [NetNs], CONNECTED, CALLING, RETRIED, TCP, IP, [Shared]];
     TcpListen(Local) "tcp-listen:[HOST:]PORT", "accept TCP connections";
         keywords [Plain ["tcp-listen", "tcp-l"], V4 ["tcp4-listen", "tcp4-l"],
             V6 ["tcp6-listen", "tcp6-l"]];
-        options [IDENTITY, NETWORK, SERVING, BOUND, [Backlog], RETRIED, TCP, IP],
+        options [IDENTITY, [NetNs], SERVING, BOUND, [Backlog], RETRIED, TCP, IP],
         listens: true;
     #[cfg(feature = "tls")]
     Tls(Remote) "tls:HOST:PORT", "connect by TLS; the server's certificate must be for HOST";
         keywords [
             Plain ["tls", "tls-connect", "openssl", "openssl-connect", "ssl", "ssl-connect"],
             V4 ["tls4"], V6 ["tls6"]];
-        options [IDENTITY, NETWORK, TLS, [CommonName, Sni, NoSni], CONNECTED, CALLING, RETRIED,
+        options [IDENTITY, [NetNs], TLS, [CommonName, Sni, NoSni], CONNECTED, CALLING, RETRIED,
             TCP, IP];
     #[cfg(feature = "tls")]
     TlsListen(Local) "tls-listen:[HOST:]PORT", "accept TLS connections; requires cert=";
         keywords [
             Plain ["tls-listen", "tls-l", "openssl-listen", "openssl-l", "ssl-listen", "ssl-l"],
             V4 ["tls4-listen", "tls4-l"], V6 ["tls6-listen", "tls6-l"]];
-        options [IDENTITY, NETWORK, TLS, SERVING, BOUND, [Backlog, CommonName], RETRIED, TCP, IP],
+        options [IDENTITY, [NetNs], TLS, SERVING, BOUND, [Backlog, CommonName], RETRIED, TCP, IP],
         listens: true;
     Unix(UnixName) "unix:PATH", "connect to a Unix socket; unix:@NAME is an abstract one";
         keywords [Plain ["unix", "unix-connect", "local"],
             Abstract ["abstract", "abstract-connect"]];
-        options [[ConnectTimeout, SeqPacket], NAMED, CALLING, RETRIED, SOCKET, SHARED],
+        options [[ConnectTimeout, SeqPacket], NAMED, CALLING, RETRIED, SOCKET, [Shared]],
         is_unix: true;
     UnixClient(UnixName) "unix-client:PATH", "connect to a Unix socket of streams, packets or datagrams";
         keywords [Plain ["unix-client"], Abstract ["abstract-client"]];
@@ -254,7 +254,7 @@ kinds! {
     Udp(Remote) "udp:HOST:PORT", "send and receive datagrams";
         keywords [Plain ["udp", "udp-connect"], V4 ["udp4", "udp4-connect"],
             V6 ["udp6", "udp6-connect"]];
-        options [IDENTITY, [LowPort, Bind, UdpLite], EMPTY, RETRIED, IP, SHARED],
+        options [IDENTITY, [LowPort, Bind, UdpLite], EMPTY, RETRIED, IP, [Shared]],
         is_datagrams: true, datagram_bytes: UDP_BYTES;
     UdpSendto(Remote) "udp-sendto:HOST:PORT",
         "send datagrams to a peer that may come and go, and receive its own";
@@ -285,7 +285,7 @@ kinds! {
         listens: true, is_datagrams: true, datagram_bytes: UDP_BYTES, descriptors: 2;
     Vsock(Vsock) "vsock:CID:PORT", "connect from a virtual machine to its host (CID 2), or to a guest";
         keywords [Plain ["vsock", "vsock-connect"]];
-        options [[ConnectTimeout], CALLING, RETRIED, SHARED];
+        options [[ConnectTimeout], CALLING, RETRIED, [Shared]];
     VsockListen(Vsock) "vsock-listen:[CID:]PORT",
         "accept connections between a virtual machine and its host";
         keywords [Plain ["vsock-listen", "vsock-l"]];
@@ -294,17 +294,17 @@ kinds! {
     Socks4(Through) "socks4:PROXY:PORT:HOST:PORT",
         "connect through a SOCKS4 proxy to an IPv4 address of HOST";
         keywords [Plain ["socks4"]];
-        options [PROXIED, [SocksUser], CALLING, RETRIED, TCP, IP, SHARED];
+        options [PROXIED, [SocksUser], CALLING, RETRIED, TCP, IP, [Shared]];
     Socks4a(Through) "socks4a:PROXY:PORT:HOST:PORT", "connect through a SOCKS4a proxy, which resolves HOST";
         keywords [Plain ["socks4a"]];
-        options [PROXIED, [SocksUser], CALLING, RETRIED, TCP, IP, SHARED];
+        options [PROXIED, [SocksUser], CALLING, RETRIED, TCP, IP, [Shared]];
     Socks5(Through) "socks5:PROXY:PORT:HOST:PORT", "connect through a SOCKS5 proxy, which resolves HOST";
         keywords [Plain ["socks5", "socks5-connect"]];
-        options [PROXIED, [Credentials], CALLING, RETRIED, TCP, IP, SHARED];
+        options [PROXIED, [Credentials], CALLING, RETRIED, TCP, IP, [Shared]];
     HttpConnect(Through) "http-connect:PROXY:PORT:HOST:PORT",
         "connect through an HTTP proxy (CONNECT), which resolves HOST";
         keywords [Plain ["http-connect"]];
-        options [PROXIED, [Credentials, HttpVersion], CALLING, RETRIED, TCP, IP, SHARED];
+        options [PROXIED, [Credentials, HttpVersion], CALLING, RETRIED, TCP, IP, [Shared]];
     ListenFd(Inherited) "listen-fd:N|NAME", "accept on an inherited listening socket";
         keywords [Plain ["listen-fd", "accept-fd"]];
         options [SERVING, [Range], TCP, SOCKET],

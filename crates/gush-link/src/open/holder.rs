@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::publish;
+use crate::address::error::visible;
 use gush_process::others;
 use rustix::net::SocketType;
 
@@ -43,18 +44,12 @@ fn named(process: Option<i32>) -> String {
     };
     match fs::read(format!("/proc/{process}/comm")) {
         Ok(name) => {
-            let name = String::from_utf8_lossy(&name);
-            format!("{} (process {process})", printable(name.trim_end()))
+            // A process may choose any name (prctl(2)).
+            let name = visible(String::from_utf8_lossy(&name).trim_end());
+            format!("{name} (process {process})")
         }
         Err(_) => format!("process {process}"),
     }
-}
-
-/// Without control characters: a process may choose any name (prctl(2)).
-fn printable(name: &str) -> String {
-    name.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-        .collect()
 }
 
 fn holder(port: u16, kind: SocketType) -> Option<i32> {
@@ -96,7 +91,9 @@ mod tests {
 
     #[test]
     fn a_process_cannot_write_to_the_terminal_by_its_name() {
-        assert_eq!(printable("\u{1b}[31mred\n"), "\\u{1b}[31mred\\n");
-        assert_eq!(printable("naïve (x)"), "naïve (x)");
+        fs::write("/proc/thread-self/comm", "\x1b[31mred\nä").unwrap();
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        let shown = format!("\u{fffd}[31mred\u{fffd}ä (process {own})");
+        assert_eq!(named(Some(own)), shown);
     }
 }
