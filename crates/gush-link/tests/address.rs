@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gush_link::address::{
     Address, AddressError, Family, Inherited, Kind, Local, Nothing, Opt, Remote, Standard, Takes,
-    Target, UnixName, grammar,
+    Target, UnixName,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -278,13 +278,6 @@ fn a_message_shows_the_grammar_of_the_part_that_is_wrong() {
     }
     let error = "tcp:a:1!!unix:".parse::<Address>().expect_err("no path");
     assert_eq!(error.kind().map(|kind| kind.name()), Some("unix"), "{error}");
-}
-
-#[test]
-fn the_grammar_names_every_kind_and_option() {
-    let text = grammar();
-    assert!(Kind::all().all(|kind| text.contains(kind.grammar())));
-    assert!(Opt::all().all(|row| text.contains(&row.usage())));
 }
 
 /// An address of some kind with some of the options it takes, as text.

@@ -56,8 +56,10 @@ impl Argument<'_> {
 
 /// A type of argument: how it is parsed, and displayed in an address of a kind.
 pub(crate) trait Part: Sized {
-    /// Parses the argument.
-    fn read(argument: &Argument<'_>) -> Result<Self, Fault>;
+    /// Parses the argument. Several addresses have no keyword, and so none.
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        argument.fault("several addresses are needed")
+    }
 
     /// Writes the address without options.
     fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result;
@@ -305,23 +307,13 @@ impl Part for Through {
     }
 }
 
-const SEVERAL: &str = "several addresses are needed";
-
 impl Part for Box<[Address; 2]> {
-    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
-        argument.fault(SEVERAL)
-    }
-
     fn show(&self, _: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}!!{}", self[0], self[1])
     }
 }
 
 impl Part for Vec<Address> {
-    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
-        argument.fault(SEVERAL)
-    }
-
     fn show(&self, _: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts: Vec<_> = self.iter().map(ToString::to_string).collect();
         f.write_str(&texts.join("|"))

@@ -198,22 +198,3 @@ impl fmt::Display for Address {
         write!(f, "{}{}", self.target, self.options)
     }
 }
-
-/// The grammar of all kinds and options, as lines for a help text.
-///
-/// ```
-/// assert!(gush_link::address::grammar().contains("tcp:HOST:PORT"));
-/// ```
-#[must_use]
-pub fn grammar() -> String {
-    let mut text = String::from("Addresses:\n");
-    for kind in Kind::all() {
-        text += &format!("  {:<24}{}\n", kind.grammar(), kind.help());
-    }
-    text += "\nOptions, each after a comma:\n";
-    for row in Opt::all() {
-        let kinds: Vec<_> = row.kinds().map(|kind| kind.name()).collect();
-        text += &format!("  {:<24}{} ({})\n", row.usage(), row.help, kinds.join(", "));
-    }
-    text
-}

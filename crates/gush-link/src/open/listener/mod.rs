@@ -188,12 +188,6 @@ impl Listener {
         Self { handshake: Some(handshake), ..self }
     }
 
-    /// The address of the listener, as given.
-    #[must_use]
-    pub fn address(&self) -> &str {
-        &self.gate.address
-    }
-
     /// The actual address: a number in the place of port 0.
     ///
     /// # Errors
