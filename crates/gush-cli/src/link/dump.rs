@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gush::Unpoisoned;
 use gush_link::Observe;
 use gush_net::Direction;
-use jiff::Zoned;
 
 use super::messages::Messages;
+use super::socat_log;
 
 /// How long a connection waits for the reader of standard error, before it goes on without the
 /// dump.
@@ -40,19 +40,19 @@ pub fn observe(text: bool, hexadecimal: bool, messages: &Messages) -> Option<Obs
             let length_bytes = bytes.len() as u64;
             // Relaxed: no other memory depends on these numbers.
             let from = shown_bytes[way as usize].fetch_add(length_bytes, Ordering::Relaxed);
-            let mut block = head(way, &Zoned::now(), from, length_bytes);
+            let mut block = head(way, SystemTime::now(), from, length_bytes);
             form(bytes, &mut block);
             screen.show(&block, length_bytes);
         })
     }))
 }
 
-fn head(way: Direction, now: &Zoned, from: u64, length_bytes: u64) -> String {
+fn head(way: Direction, at: SystemTime, from: u64, length_bytes: u64) -> String {
     let sign = match way {
         Direction::Forward => '>',
         Direction::Back => '<',
     };
-    let time = now.strftime("%Y/%m/%d %H:%M:%S.%6f");
+    let time = socat_log::time(at, true);
     // socat's last offset is inclusive.
     let to = (from + length_bytes).saturating_sub(1);
     format!("{sign} {time}  length={length_bytes} from={from} to={to}\n")
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_head_has_the_direction_the_time_and_the_offsets() {
-        let at: Zoned = "2026-11-22T11:41:49.728236123+00:00[UTC]".parse().expect("a time");
+        let at = SystemTime::UNIX_EPOCH + Duration::new(1_795_347_709, 728_236_123);
         let line = "> 2026/11/22 11:41:49.728236  length=19 from=5 to=23\n";
-        assert_eq!(head(Direction::Forward, &at, 5, 19), line);
-        assert!(head(Direction::Back, &at, 0, 1).starts_with("< 2026"));
+        assert_eq!(head(Direction::Forward, at, 5, 19), line);
+        assert!(head(Direction::Back, at, 0, 1).starts_with("< 2026"));
     }
 
     #[test]

@@ -84,15 +84,17 @@ fn stamped(text: &str, is_precise: bool) -> String {
         LEVELS.iter().find_map(|&(start, letter)| Some((letter, text.strip_prefix(start)?)));
     let (letter, text) = level.unwrap_or(('E', text));
     let text = as_said_by_socat(text);
-    let now = SystemTime::now();
-    let time = gush_process::local_time(now).unwrap_or_default();
+    let time = time(SystemTime::now(), is_precise);
+    format!("{time} socat[{}] {letter} {text}", std::process::id())
+}
+
+/// The local time in socat's form, with microseconds if `is_precise`.
+pub fn time(at: SystemTime, is_precise: bool) -> String {
+    let time = gush_process::local_time(at).unwrap_or_default();
     let LocalTime { year, month, day, hour, minute, second } = time;
-    let part = match now.duration_since(UNIX_EPOCH) {
+    let part = match at.duration_since(UNIX_EPOCH) {
         Ok(since) if is_precise => format!(".{:06}", since.subsec_micros()),
         _ => String::new(),
     };
-    let id = std::process::id();
-    format!(
-        "{year}/{month:02}/{day:02} {hour:02}:{minute:02}:{second:02}{part} socat[{id}] {letter} {text}"
-    )
+    format!("{year}/{month:02}/{day:02} {hour:02}:{minute:02}:{second:02}{part}")
 }
