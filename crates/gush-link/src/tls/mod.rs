@@ -26,7 +26,6 @@ use tracing::debug;
 pub(crate) use config::{FILES, client, server};
 use fresh::Fresh;
 pub use pair::{Pair, PairError};
-use stream::Counted;
 pub(crate) use variables::variables;
 
 use crate::address::{Local, Opt, Options, Remote};
@@ -107,23 +106,18 @@ impl Tls {
     }
 
     /// Returns the stream, or the error and the socket, for the alert to arrive.
-    async fn exchange(&self, conduit: Conduit) -> Result<TlsStream<Counted>, (OpenError, Conduit)> {
-        let socket = Counted::new(conduit);
+    async fn exchange(&self, conduit: Conduit) -> Result<TlsStream<Conduit>, (OpenError, Conduit)> {
         match &self.role {
             Role::Client(fresh) => {
                 let (config, name) = fresh.now();
                 let connector = TlsConnector::from(config);
-                let connected = connector.connect(name, socket).into_fallible().await;
-                connected
-                    .map(Into::into)
-                    .map_err(|(why, left)| (error::of_client(why), left.conduit))
+                let connected = connector.connect(name, conduit).into_fallible().await;
+                connected.map(Into::into).map_err(|(why, left)| (error::of_client(why), left))
             }
             Role::Server(fresh) => {
                 let acceptor = TlsAcceptor::from(fresh.now());
-                let accepted = acceptor.accept(socket).into_fallible().await;
-                accepted
-                    .map(Into::into)
-                    .map_err(|(why, left)| (error::of_server(why), left.conduit))
+                let accepted = acceptor.accept(conduit).into_fallible().await;
+                accepted.map(Into::into).map_err(|(why, left)| (error::of_server(why), left))
             }
         }
     }
@@ -137,7 +131,7 @@ async fn linger(mut socket: Conduit) {
     }
 }
 
-fn log(stream: &TlsStream<Counted>) {
+fn log(stream: &TlsStream<Conduit>) {
     let (_, session) = stream.get_ref();
     debug!(
         version = ?session.protocol_version(),

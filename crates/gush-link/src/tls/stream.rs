@@ -14,71 +14,16 @@ use super::error;
 const RECORD_BYTES: usize = 16 << 10;
 
 /// The stream over the socket of the conduit that it was made of.
-pub(super) fn conduit(stream: TlsStream<Counted>) -> Conduit {
-    Conduit::of_layer(Secured { stream, data_bytes: None, failed: None })
-}
-
-/// A conduit that counts the bytes written to it.
-pub(super) struct Counted {
-    pub conduit: Conduit,
-    written_bytes: u64,
-}
-
-impl Counted {
-    pub fn new(conduit: Conduit) -> Self {
-        Self { conduit, written_bytes: 0 }
-    }
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        room: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.conduit).poll_read(cx, room)
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written_bytes = ready!(Pin::new(&mut self.conduit).poll_write(cx, bytes))?;
-        self.written_bytes += written_bytes as u64;
-        Poll::Ready(Ok(written_bytes))
-    }
-
-    /// The last flight of a handshake is two records, which rustls writes in one call.
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written_bytes = ready!(Pin::new(&mut self.conduit).poll_write_vectored(cx, pieces))?;
-        self.written_bytes += written_bytes as u64;
-        Poll::Ready(Ok(written_bytes))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.conduit.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.conduit).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.conduit).poll_shutdown(cx)
-    }
+pub(super) fn conduit(stream: TlsStream<Conduit>) -> Conduit {
+    Conduit::of_layer(Secured { stream, end: None, end_bytes: 0, failed: None })
 }
 
 struct Secured {
-    stream: TlsStream<Counted>,
-    /// How many bytes had been written to the socket before the end of the data.
-    data_bytes: Option<u64>,
+    stream: TlsStream<Conduit>,
+    /// The close_notify, once all data is written to the socket.
+    end: Option<Vec<u8>>,
+    /// How many bytes of it are written.
+    end_bytes: usize,
     /// The error to return once all decrypted data is read.
     failed: Option<io::Error>,
 }
@@ -92,17 +37,23 @@ impl Secured {
         }
     }
 
-    fn written_bytes(&self) -> u64 {
-        self.stream.get_ref().0.written_bytes
+    /// Takes the close_notify out of the session, which makes no second one.
+    fn close_notify(&mut self) -> io::Result<Vec<u8>> {
+        let mut record = Vec::new();
+        self.stream.get_mut().1.send_close_notify();
+        match &mut self.stream {
+            TlsStream::Client(client) => client.get_mut().1.write_tls(&mut record)?,
+            TlsStream::Server(server) => server.get_mut().1.write_tls(&mut record)?,
+        };
+        Ok(record)
     }
 }
 
 impl Layer for Secured {
     /// A peer that has closed answers a close_notify by a reset, although all data has arrived.
     fn facts(&self) -> Facts<'_> {
-        let end_bytes = self.data_bytes.map_or(0, |data_bytes| self.written_bytes() - data_bytes);
-        let inner = self.stream.get_ref().0.conduit.facts();
-        Facts { end_bytes, ..Facts::over(inner.socket) }
+        let inner = self.stream.get_ref().0.facts();
+        Facts { end_bytes: self.end_bytes as u64, ..Facts::over(inner.socket) }
     }
 }
 
@@ -150,9 +101,13 @@ impl AsyncWrite for Secured {
 
     /// Sends a close_notify after all data, then the socket's own end.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.data_bytes.is_none() {
+        if self.end.is_none() {
             ready!(self.as_mut().poll_flush(cx))?;
-            self.data_bytes = Some(self.written_bytes());
+            self.end = Some(self.close_notify()?);
+        }
+        let Self { stream, end, end_bytes, .. } = &mut *self;
+        while let Some(rest @ [_, ..]) = end.as_ref().and_then(|end| end.get(*end_bytes..)) {
+            *end_bytes += ready!(Pin::new(&mut *stream.get_mut().0).poll_write(cx, rest))?;
         }
         Poll::Ready(ready!(Pin::new(&mut self.stream).poll_shutdown(cx)).map_err(error::of_stream))
     }
