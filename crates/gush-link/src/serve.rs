@@ -4,6 +4,7 @@
 //! in the kernel's queue. Every wait is raced against [`Stop`](crate::Stop).
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::{Arc, Mutex as StdMutex};
@@ -20,7 +21,7 @@ use crate::exporter;
 use crate::handover::{Event, FAILED, Handover, Metrics, Relays, Resumed, Standing};
 use crate::ledger::Ledger;
 use crate::limits::Places;
-use crate::open::{Listener, Throttle, prepare, reaper};
+use crate::open::{Listener, Peer, Throttle, prepare, reaper};
 use crate::record::{Failure, Record};
 use crate::roles::Roles;
 use crate::session::{Arrival, EARLY_WARNINGS, Name, Other, Shared};
@@ -107,6 +108,7 @@ async fn connect(
         forks: roles.forks(),
         early_warnings: Throttle::allowing(EARLY_WARNINGS).into(),
         relays: settings.handover.as_ref().map(|_| Relays::default()),
+        is_ipv6: false,
     };
     let Roles { first, second, .. } = roles;
     let (Some(server), Some(other)) = (roles.server(), roles.other()) else {
@@ -171,7 +173,8 @@ async fn connect(
             Some(bound) => Other::Listener(Box::new(other.clone()), Arc::new(Mutex::new(bound?))),
         },
     };
-    let shared = shared(server, other, flipped);
+    let is_ipv6 = matches!(listener.local(), Ok(Peer::Ip(SocketAddr::V6(_))));
+    let shared = Shared { is_ipv6, ..shared(server, other, flipped) };
     if roles.forks() {
         serve_all(listener, Arc::new(shared), roles.max_children(), handover).await
     } else {
@@ -537,7 +540,7 @@ mod tests {
 
     use super::*;
     use crate::connection::{Connection, ConnectionResult, Relaying};
-    use crate::open::{End, Peer};
+    use crate::open::End;
     use crate::proxy::Version;
     use crate::record::Ending;
     use crate::session::Names;
@@ -555,6 +558,7 @@ mod tests {
             forks: true,
             early_warnings: Throttle::allowing(EARLY_WARNINGS).into(),
             relays: None,
+            is_ipv6: false,
         }
     }
 

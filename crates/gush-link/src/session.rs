@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub early_warnings: StdMutex<Throttle>,
     /// The relays that can move to another process, of a link that may be asked to hand over.
     pub relays: Option<Relays>,
+    /// Do clients come to a socket of IPv6, which sees those of IPv4 as mapped addresses?
+    pub is_ipv6: bool,
 }
 
 /// The address at the other end of each client.

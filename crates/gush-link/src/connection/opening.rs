@@ -81,7 +81,8 @@ impl Connection<'_> {
         if self.shared.other.address().kind().row().is_program {
             let local = header.destination.clone().or_else(|| client.local());
             how = how.serving(header.source.as_ref().unwrap_or(&client.peer), local.as_ref());
-            how = how.knowing(client);
+            let is_mapped = self.shared.is_ipv6 && !self.shared.settings.accept_proxy;
+            how = how.knowing(client, is_mapped);
         }
         if !self.shared.forks {
             how = how.once();

@@ -39,7 +39,7 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>, is_once: bool)
         true => command.env("SOCAT_PID", own),
         false => command.env_remove("SOCAT_PID"),
     };
-    let Some(Client { peer, local, agreed, facts }) = client else { return };
+    let Some(Client { peer, local, is_mapped, agreed, facts }) = client else { return };
     let mut set = |name: String, value: Option<OsString>| {
         // An inherited one is another client's.
         match value {
@@ -55,13 +55,17 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>, is_once: bool)
         let fact = facts.iter().find(|fact| fact.variable == name);
         set(name.to_owned(), fact.map(|fact| fact.value.clone().into()));
     }
+    let seen = |ip| match ip {
+        IpAddr::V4(ip) if *is_mapped => ip.to_ipv6_mapped().into(),
+        ip => ip,
+    };
     for (start, of) in [("PEER", Some(peer)), ("SOCK", local.as_ref())] {
         let ip = of.and_then(Peer::ip);
         let own = ip.map(|ip| ip.to_string().into());
         set(format!("{start}ADDR"), own.or_else(|| unix_name(of?, "@")));
         let socats = match of {
             Some(Peer::Unix { name: None, .. }) => Some("<anon>".into()),
-            _ => ip.map(|ip| as_socat(ip).into()).or_else(|| unix_name(of?, "\\0")),
+            _ => ip.map(|ip| as_socat(seen(ip)).into()).or_else(|| unix_name(of?, "\\0")),
         };
         set(format!("SOCAT_{start}ADDR"), socats);
         for prefix in ["", "SOCAT_"] {

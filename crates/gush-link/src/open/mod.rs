@@ -133,6 +133,8 @@ impl Eq for Given {}
 struct Client {
     peer: Peer,
     local: Option<Peer>,
+    /// Does its socket see addresses of IPv4 as mapped ones?
+    is_mapped: bool,
     agreed: Option<Agreed>,
     facts: Vec<Fact>,
 }
@@ -171,14 +173,15 @@ impl How {
     #[must_use]
     pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
         let (peer, local) = (peer.clone(), local.cloned());
-        let client = Client { peer, local, agreed: None, facts: Vec::new() };
+        let client = Client { peer, local, is_mapped: false, agreed: None, facts: Vec::new() };
         Self { client: Some(client), ..self }
     }
 
     /// What else is known of the client, as variables of programs: its session of TLS
-    /// (SOCAT_OPENSSL_...), and what `ancillary` reports of its datagram.
-    pub(crate) fn knowing(mut self, end: &End) -> Self {
+    /// (SOCAT_OPENSSL_...), what `ancillary` reports of its datagram, and the form of its address.
+    pub(crate) fn knowing(mut self, end: &End, is_mapped: bool) -> Self {
         if let Some(client) = &mut self.client {
+            client.is_mapped = is_mapped;
             client.agreed.clone_from(&end.agreed);
             client.facts.clone_from(&end.facts);
         }
