@@ -101,8 +101,11 @@ async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result
             _ => None,
         };
         let by_errno = self::hint(&error, retried);
+        // A server changes the mode of its socket after it has bound it.
+        let is_denied = error.raw_os_error() == Some(libc::EACCES);
         let error = OpenError::new("connect", error);
-        error.hinted_by(hint.or(by_errno.as_deref()))
+        let passes = is_denied || error.passes();
+        error.passing(passes).hinted_by(hint.or(by_errno.as_deref()))
     };
     let address = unix_address(name).map_err(|errno| fail(errno.into()))?;
     let fd = socket(AddressFamily::UNIX, kind).map_err(|errno| fail(errno.into()))?;

@@ -1,7 +1,9 @@
 //! Absent servers, networks that are down, unknown names: reported, and waited for with `retry=`.
 
+use std::fs::Permissions;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use crate::open_common::{listener, one, run, skipped, socket_of};
@@ -63,6 +65,26 @@ fn a_server_that_comes_later_is_reached() {
         let _unix_server = std::os::unix::net::UnixListener::bind(&path).unwrap();
         tcp.await.unwrap().unwrap();
         unix.await.unwrap().unwrap();
+    });
+}
+
+/// A server binds first, and changes the mode afterwards.
+#[test]
+fn a_server_that_lets_clients_in_later_is_reached() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let _server = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let set_mode = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    set_mode(0);
+    gush_test::without_privilege(|| {
+        run(async {
+            let text = format!("unix:{},retry=forever,interval=10ms", path.display());
+            let waiting = tokio::spawn(async move { one(&text).await });
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            assert!(!waiting.is_finished());
+            set_mode(0o600);
+            waiting.await.unwrap().unwrap();
+        });
     });
 }
 
