@@ -342,6 +342,15 @@ fn single(
         // socat removes the name of UNIX-CONNECT alone.
         options.push("unlink-close=0");
     }
+    if matches!(row.means, Means::Ours(keyword, _) if is_tried_once(keyword)) {
+        for option in options.take_all("retry forever interval intervall") {
+            report.note(&option, "socat makes one attempt at this kind of address");
+        }
+    }
+    if options.has("retry") && calls_a_name(&head) {
+        report
+            .note("retry", "a host that is unknown is looked up again; with socat it is an error");
+    }
     if head.starts_with("abstract") {
         options.change_bind(|name| format!("@{name}"));
     } else if head.starts_with("unix") {
@@ -480,6 +489,13 @@ const NAME: &str = "commonname openssl-commonname cn";
 /// Is the port of this keyword local, not a peer's?
 fn listens(keyword: &str) -> bool {
     ["-listen", "-recvfrom", "-recv"].iter().any(|end| keyword.ends_with(end))
+}
+
+/// Does socat ignore the options about further attempts at this keyword?
+fn is_tried_once(keyword: &str) -> bool {
+    ["-client", "-sendto", "-recv", "-recvfrom", "listen-fd"]
+        .iter()
+        .any(|end| keyword.ends_with(end))
 }
 
 /// The shell of `SHELL:`.

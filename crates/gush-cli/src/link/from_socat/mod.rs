@@ -339,6 +339,9 @@ fn note_differences(address: &Address, forks: bool, is_renamed: bool, report: &m
         };
         report.missing(name, why);
     }
+    if serves_many(address) && !address.kind().listens() {
+        report.note(&shown, "interval= is waited for; for socat it is over when a connection ends");
+    }
     if any_part(address, |part| {
         part.options().is_on(Opt::Pty) && !part.options().is_on(Opt::Setsid)
     }) {

@@ -307,6 +307,10 @@ impl SocatOptions {
                 all.push(one);
             }
         }
+        // The number of attempts counts without `forever` alone.
+        if all.iter().any(|one| is_in("forever", &one.name)) {
+            all.retain(|one| !is_in("retry", &one.name));
+        }
         // Each of socat's options asks for one of the facts.
         let mut is_asked = false;
         all.retain(|one| !one.is_ancillary() || !std::mem::replace(&mut is_asked, true));
@@ -324,6 +328,12 @@ impl SocatOptions {
     pub fn take(&mut self, names: &str) -> Option<String> {
         let at = self.0.iter().position(|one| is_in(names, &one.name))?;
         self.0.remove(at).value
+    }
+
+    /// Removes the options with one of these names, and returns them as socat has them.
+    pub fn take_all(&mut self, names: &str) -> Vec<String> {
+        let taken = self.0.extract_if(.., |one| is_in(names, &one.name));
+        taken.map(|one| one.text).collect()
     }
 
     /// The value of the option with one of these names, as it is written.
@@ -484,6 +494,9 @@ impl Translated {
         if self.ours == "lock" && is_flock(self) != is_flock(later) {
             return false;
         }
+        if is_in("retry forever", &self.name) {
+            return self.name.eq_ignore_ascii_case(&later.name);
+        }
         // Those given by numbers are options of their own, and so are those with one name of ours.
         match self.ours.eq_ignore_ascii_case("setsockopt") || self.is_ancillary() {
             true if self.is_ancillary() || socket_option(&self.name, None).is_some() => {
@@ -499,6 +512,9 @@ impl Translated {
 
     /// For socat `readbytes=0` is no limit.
     fn asks_for_nothing(&self) -> bool {
+        if is_in("forever", &self.name) {
+            return self.text.ends_with("=0");
+        }
         if self.is_ancillary() {
             return self.value.as_deref() == Some("0");
         }
