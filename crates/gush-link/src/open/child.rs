@@ -35,7 +35,8 @@ pub(crate) fn exec(words: &[String], options: &Options, how: &How) -> Result<End
 
 pub(crate) fn shell(line: &str, options: &Options, how: &How) -> Result<End, OpenError> {
     let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(line);
+    // The name that system(3) gives it, which begins the messages of the shell.
+    command.arg0("sh").arg("-c").arg(line);
     start(command, "/bin/sh", options, how, Reach::Left)
 }
 

@@ -287,9 +287,7 @@ fn single(
                 Some(command) if form.is_program() => {
                     // A shell has rules of its own; other commands have socat's once more.
                     let command = match (form, keyword.as_str()) {
-                        (Argument::LoginShell, _) => {
-                            joined(&[login_shell(&mut options), "-c".to_owned(), command])
-                        }
+                        (Argument::LoginShell, _) => joined(&by_shell(command, &mut options)),
                         (_, "shell") => Some(command),
                         _ => joined(&lexer::words(&command)),
                     };
@@ -498,10 +496,16 @@ fn is_tried_once(keyword: &str) -> bool {
         .any(|end| keyword.ends_with(end))
 }
 
-/// The shell of `SHELL:`.
-fn login_shell(options: &mut options::SocatOptions) -> String {
-    let chosen = options.take("shell").or_else(|| std::env::var("SHELL").ok());
-    chosen.unwrap_or_else(|| "/bin/sh".to_owned())
+/// The words of `SHELL:COMMAND`. The shell has its own name as `$0`, and its path as SHELL.
+fn by_shell(command: String, options: &mut options::SocatOptions) -> Vec<String> {
+    let chosen = options.take("shell");
+    let variable = chosen.as_ref().map(|shell| format!("SHELL={shell}"));
+    let shell = chosen.or_else(|| std::env::var("SHELL").ok());
+    let shell = shell.unwrap_or_else(|| "/bin/sh".to_owned());
+    let name = shell.rsplit('/').next().unwrap_or_default().to_owned();
+    let set = variable.map(|variable| ["env".to_owned(), variable]);
+    let words = [shell, "-c".to_owned(), command, name];
+    set.into_iter().flatten().chain(words).collect()
 }
 
 /// Is the place after the keyword a host by its name, to which a stream is opened, by `tcp:` or a

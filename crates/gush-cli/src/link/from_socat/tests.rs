@@ -184,7 +184,7 @@ fn everyday_command_lines_have_an_equivalent() {
         ("-t 2 TCP-L:1,fork EXEC:a,nofork", "gush link tcp4-listen:1,fork exec:a"),
         (
             "-u SHELL:'echo \"a  b\"',shell=/bin/bash -",
-            "gush link -u \"exec:'/bin/bash -c '\\\"'\\\"'echo a  b'\\\"'\\\"''\" -",
+            "gush link -u \"exec:'env SHELL=/bin/bash /bin/bash -c '\\\"'\\\"'echo a  b'\\\"'\\\"' bash'\" -",
         ),
         ("-lp me -u OPEN:f -", "gush link -u file:f -"),
         ("-lp Socat -u SYSTEM:env -", "gush link -u shell:env -"),
