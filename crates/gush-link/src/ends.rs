@@ -70,7 +70,7 @@ pub(crate) fn give_up_standard(end: &End, address: &Address) -> Result<(), Failu
 
 /// The name of an end in records and messages.
 pub(crate) fn name(end: &End, address: &Address) -> Name {
-    match &end.chosen {
+    match end.chosen() {
         Some(chosen) => Name::Text(chosen.as_str().into()),
         None if address.kind().listens() => Name::Peer(end.peer.clone()),
         None => Name::Text(address.target().to_string().into()),

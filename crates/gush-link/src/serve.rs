@@ -121,7 +121,8 @@ async fn connect(
         let shared = shared(client, Other::Address(other.clone()), flipped);
         return match opened {
             Ok(end) => {
-                connection::serve(&shared, shared.arrived(end), &Cancellation::of(stop)).await
+                let Arrival { client, mut known } = shared.arrived(end);
+                connection::serve(&shared, client, &mut known, &Cancellation::of(stop)).await
             }
             Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
         };
@@ -246,8 +247,9 @@ async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failur
     match accepted {
         None => Ok(()),
         Some(client) => {
-            let client = shared.arrived(client?);
-            connection::serve(shared, client, &Cancellation::of(&shared.stop)).await
+            let Arrival { client, mut known } = shared.arrived(client?);
+            let cancellation = Cancellation::of(&shared.stop);
+            connection::serve(shared, client, &mut known, &cancellation).await
         }
     }
 }
@@ -276,13 +278,13 @@ struct Open {
 impl Client {
     /// Serves the client to the end. Not `async`, which would keep the client twice.
     pub fn serve(self, guard: LoadGuard) -> impl Future<Output = ()> + Send {
-        let Self { work, _place: place, open } = self;
+        let Self { mut work, _place: place, open } = self;
         async move {
             // The failure is this client's alone, and logged already.
             let (shared, cancellation) = (&open.shared, guard.cancellation());
             match work {
-                Work::Serve(arrival) => {
-                    let _ = connection::serve(shared, arrival, cancellation).await;
+                Work::Serve(Arrival { client, ref mut known }) => {
+                    let _ = connection::serve(shared, client, known, cancellation).await;
                 }
                 Work::Resume(resumed) => {
                     Box::pin(connection::resume(shared, *resumed, cancellation)).await;
@@ -541,6 +543,7 @@ mod tests {
     use super::*;
     use crate::connection::{Connection, ConnectionResult, Relaying};
     use crate::open::End;
+    use crate::programs;
     use crate::proxy::Version;
     use crate::record::Ending;
     use crate::session::Names;
@@ -568,9 +571,13 @@ mod tests {
         fn bytes<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {
             size_of::<F>()
         }
+        let relayed = bytes(|of: &'static mut Relaying, settings: &'static Settings| {
+            programs::relayed(&mut of.relay, &mut of.first, &mut of.second, settings)
+        });
         let (task, relaying) = (bytes(Client::serve), size_of::<Relaying>());
         let ends = 2 * size_of::<End>();
-        assert!(task + relaying + ends <= 2600, "{task} + {relaying} + {ends} bytes");
+        let all = task + relaying + relayed + ends;
+        assert!(all <= 1800, "{task} + {relaying} + {relayed} + {ends} bytes");
     }
 
     /// The clock stands still, and goes to the next timer when there is nothing else to do.
@@ -632,17 +639,17 @@ mod tests {
         let (client, mute) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let conduit = gush_net::Conduit::new(client.into()).expect("an end");
         let client = Box::new(End::new(conduit, Peer::Other("client".into())));
-        let names = Names { client: "client".into(), other: "other".into() };
+        let mut names = Names { client: "client".into(), other: "other".into() };
         let counts = Arc::default();
         let began = Instant::now();
         let cancellation = Cancellation::of(&shared.stop);
         let mut connection = Connection {
             shared,
             id: 1,
-            names,
+            names: &mut names,
             counts: &counts,
             cancellation: &cancellation,
-            turn: None,
+            turn: &mut None,
             began: std::time::Instant::now(),
         };
         let result = connection.run(client).await.expect("it cannot move");

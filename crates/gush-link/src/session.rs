@@ -174,7 +174,13 @@ pub(crate) struct Names {
 /// A client that is not served yet.
 pub(crate) struct Arrival {
     pub client: Box<End>,
+    pub known: Known,
+}
+
+/// What is known of a connection from its client's arrival on.
+pub(crate) struct Known {
     pub id: u64,
+    pub names: Names,
     pub counts: Arc<ByteCounts>,
     pub began: Instant,
     pub turn: Option<Turn>,
@@ -188,7 +194,10 @@ impl Shared {
         let turn = if may_delay { None } else { self.other.turn() };
         let counts = Arc::new(ByteCounts::default());
         let id = self.ledger.begin(Arc::clone(&counts));
-        Arrival { client: Box::new(client), id, counts, began: Instant::now(), turn }
+        let names =
+            Names { client: ends::name(&client, &self.client), other: self.other_name.clone() };
+        let known = Known { id, names, counts, began: Instant::now(), turn };
+        Arrival { client: Box::new(client), known }
     }
 
     /// The values in the order of the addresses.

@@ -55,7 +55,7 @@ impl SharedEnd {
         let Some(end) = end.as_ref() else { return Err(fail(io::ErrorKind::NotConnected.into())) };
         let conduit = copied(&end.conduit).map_err(fail)?;
         let mut ours = End::new(one_of_many(conduit, self.turn.clone()), end.peer.clone());
-        ours.chosen.clone_from(&end.chosen);
+        ours.rare().chosen = end.chosen().cloned();
         ours.origin = end.origin;
         ours.origin.is_line = ends::is_terminal_device(end);
         ours.origin.is_shared = self.has_answers && !has_hung_up(&end.conduit);

@@ -42,36 +42,54 @@ pub(crate) struct Driver {
     direction: Direction,
     /// None until the two ends are known.
     flow: Option<Flow>,
-    pub(crate) length_bytes: Option<u64>,
     /// The side that the flow waits for. A relay is polled for both directions, and a direction
     /// that waits has nothing to do until this side is ready.
     waits_for: Option<Side>,
-    /// What a file that is the source has to deliver.
-    whole: Option<Whole>,
     /// Has the source ended, and is everything delivered?
     is_at_end: bool,
     /// Did a read find the source's end?
     has_seen_end: bool,
-    /// Decides whether the source's end is passed on.
-    proof: Option<Proof>,
     /// Bytes were delivered to a stream that may keep them until a flush.
     unflushed: bool,
     /// How much of the end was passed on, if it takes bytes ([`Target::poll_finish`]).
-    eof_bytes: usize,
-    /// The count of taken bytes at which nothing more is taken.
-    last_byte: Option<u64>,
+    eof_bytes: u8,
     /// The end was passed on, or needs not to be.
     done: bool,
-    limiter: Option<Rate>,
     /// Nothing is taken because the rate limit or a hold allows nothing yet.
     throttled: bool,
-    nap: Option<Pin<Box<Sleep>>>,
     /// Bytes delivered, in the order of [`METHODS`].
     by_method: [u64; METHODS.len()],
+    /// Most directions have none, and no memory for it.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few directions have.
+#[derive(Debug)]
+struct Rare {
+    length_bytes: Option<u64>,
+    /// What a file that is the source has to deliver.
+    whole: Option<Whole>,
+    /// Decides whether the source's end is passed on.
+    proof: Option<Proof>,
+    /// The count of taken bytes at which nothing more is taken.
+    last_byte: Option<u64>,
+    limiter: Option<Rate>,
+    nap: Option<Pin<Box<Sleep>>>,
     refused: Vec<Refusal>,
     /// The pending error of a socket, which the kernel reports once: a later read there returns 0.
     taken_error: Option<(Side, Errno)>,
 }
+
+const NOTHING: Rare = Rare {
+    length_bytes: None,
+    whole: None,
+    proof: None,
+    last_byte: None,
+    limiter: None,
+    nap: None,
+    refused: Vec::new(),
+    taken_error: None,
+};
 
 /// Resolves to whether an end of data is a proper one.
 struct Proof(Pin<Box<dyn Future<Output = bool> + Send>>);
@@ -112,30 +130,39 @@ impl Driver {
         Self {
             direction,
             flow: None,
-            length_bytes: None,
             waits_for: None,
-            whole: None,
             is_at_end: false,
             has_seen_end: false,
-            proof: None,
             unflushed: false,
             eof_bytes: 0,
-            last_byte: None,
             done: false,
-            limiter,
             throttled: false,
-            nap: None,
             by_method: [0; METHODS.len()],
-            refused: Vec::new(),
-            taken_error: None,
+            rare: limiter.map(|limiter| Box::new(Rare { limiter: Some(limiter), ..NOTHING })),
+        }
+    }
+
+    fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(const { &NOTHING })
+    }
+
+    fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| Box::new(NOTHING))
+    }
+
+    /// Takes no more than `length_bytes` in all; fewer are an error.
+    pub(crate) fn expect_length(&mut self, length_bytes: Option<u64>) {
+        if length_bytes != self.rare().length_bytes {
+            self.rare_mut().length_bytes = length_bytes;
         }
     }
 
     /// The state for another process; `None` where a part of it cannot move.
     pub(crate) fn state(&self) -> Option<(DirectionState, PipeEnds<BorrowedFd<'_>>)> {
-        let stays = self.proof.is_some()
-            || self.taken_error.is_some()
-            || self.length_bytes.is_some()
+        let rare = self.rare();
+        let stays = rare.proof.is_some()
+            || rare.taken_error.is_some()
+            || rare.length_bytes.is_some()
             || self.unflushed
             || self.eof_bytes > 0
             || self.is_bounded();
@@ -155,15 +182,16 @@ impl Driver {
         (self.is_at_end, self.has_seen_end) = (state.is_at_end, state.has_seen_end);
         self.done = state.is_done;
         self.by_method = state.by_method;
-        let whole = source.and_then(|(fd, state)| Whole::of(fd, &state, None));
-        let taken_bytes = flow.as_ref().map_or(0, Flow::taken_bytes);
-        self.whole = whole.map(|whole| whole.after(taken_bytes));
+        if let Some(whole) = source.and_then(|(fd, state)| Whole::of(fd, &state, None)) {
+            let taken_bytes = flow.as_ref().map_or(0, Flow::taken_bytes);
+            self.rare_mut().whole = Some(whole.after(taken_bytes));
+        }
         self.flow = flow;
     }
 
     /// Forgets the bytes moved and the end; the rate limit goes on from the last byte.
     pub(crate) fn begin_anew(&mut self) {
-        *self = Self::new(self.direction, self.limiter.take());
+        *self = Self::new(self.direction, self.rare().limiter.clone());
     }
 
     /// Has everything been delivered, and the end been passed on?
@@ -179,7 +207,9 @@ impl Driver {
     /// Forgets the pause of the last run: tokio panics if a timer of a runtime that is gone is
     /// polled.
     pub(crate) fn restart(&mut self) {
-        self.nap = None;
+        if let Some(rare) = &mut self.rare {
+            rare.nap = None;
+        }
     }
 
     /// Gives up the direction. Bytes in flight stay in flight.
@@ -195,7 +225,7 @@ impl Driver {
 
     /// A side has failed with an error that the kernel does not report again.
     pub(crate) fn take_error(&mut self, side: Side, errno: Errno) -> Failure {
-        self.taken_error = Some((side, errno));
+        self.rare_mut().taken_error = Some((side, errno));
         Failure::Call("getsockopt(SO_ERROR)", side, errno.into())
     }
 
@@ -220,28 +250,30 @@ impl Driver {
 
     /// Passes on the source's end only if `proof` resolves to true.
     pub(crate) fn verify_eof(&mut self, proof: impl Future<Output = bool> + Send + 'static) {
-        self.proof = Some(Proof(Box::pin(proof)));
+        self.rare_mut().proof = Some(Proof(Box::pin(proof)));
     }
 
     /// Takes no more than `bytes` from here on.
     pub(crate) fn take_at_most(&mut self, bytes: u64) {
         // Bytes in flight at this moment are counted as taken.
-        self.last_byte = Some(self.taken_bytes() + bytes);
+        self.rare_mut().last_byte = Some(self.taken_bytes() + bytes);
     }
 
     /// Lifts the bound of [`Driver::take_at_most`].
     pub(crate) fn take_all(&mut self) {
-        self.last_byte = None;
+        if let Some(rare) = &mut self.rare {
+            rare.last_byte = None;
+        }
     }
 
     pub(crate) fn is_bounded(&self) -> bool {
-        self.last_byte.is_some()
+        self.rare().last_byte.is_some()
     }
 
     /// Has everything that may be taken been taken, and delivered?
     fn has_delivered_the_last(&self) -> bool {
         let all = |last_byte| self.taken_bytes() >= last_byte;
-        self.last_byte.is_some_and(all) && self.in_flight_bytes() == 0
+        self.rare().last_byte.is_some_and(all) && self.in_flight_bytes() == 0
     }
 
     /// Has a bounded direction done all that it may? How much a stream has received cannot be
@@ -294,7 +326,7 @@ impl Driver {
             bytes: self.delivered_bytes(),
             in_flight_bytes: self.in_flight_bytes(),
             method: most.filter(|(_, bytes)| *bytes > 0).map(|(name, _)| name),
-            refused: self.refused.clone(),
+            refused: self.rare().refused.clone(),
         }
     }
 
@@ -362,9 +394,11 @@ impl Driver {
         SHELF.set(Some(shelf));
         ready!(moved)?;
         self.is_at_end = true;
-        if let Some(proof) = &mut self.proof {
+        if let Some(rare) = &mut self.rare
+            && let Some(proof) = &mut rare.proof
+        {
             let is_proper = ready!(proof.0.as_mut().poll(cx));
-            self.proof = None;
+            rare.proof = None;
             if !is_proper {
                 // A later run does not pass on the end either.
                 self.verify_eof(std::future::ready(false));
@@ -372,7 +406,7 @@ impl Driver {
             }
         }
         let passed_bytes = self.delivered_bytes();
-        let file = self.whole.as_ref().zip(sides.source.fd());
+        let file = self.rare().whole.as_ref().zip(sides.source.fd());
         match file.and_then(|(whole, fd)| whole.is_cut(fd, passed_bytes)) {
             Some(expected_bytes) => Poll::Ready(Err(Failure::Cut(expected_bytes))),
             None => Poll::Ready(Ok(())),
@@ -417,14 +451,17 @@ impl Driver {
         if self.is_at_end {
             return Poll::Ready(Ok(()));
         }
-        if let Some((side, errno)) = self.taken_error {
+        if let Some((side, errno)) = self.rare().taken_error {
             return Poll::Ready(Err(self.take_error(side, errno)));
         }
         if self.flow.is_none() {
             let state = sides.source.state();
             let fd = sides.source.fd();
-            self.whole = fd.and_then(|fd| Whole::of(fd, &state, self.length_bytes));
-            let terms = Terms { length_bytes: self.length_bytes, ..options.terms() };
+            let length_bytes = self.rare().length_bytes;
+            if let Some(whole) = fd.and_then(|fd| Whole::of(fd, &state, length_bytes)) {
+                self.rare_mut().whole = Some(whole);
+            }
+            let terms = Terms { length_bytes, ..options.terms() };
             let flow = Flow::between(state, sides.target.state(), &terms)
                 .map_err(|refusal| Failure::Flow(refusal.into()))?;
             self.flow = Some(flow);
@@ -433,8 +470,8 @@ impl Driver {
         let enough = self.activity() + POLL_BYTES;
         // Nothing may come between the last bytes and their end.
         let ends_at_once = passes_end
-            && self.proof.is_none()
-            && self.limiter.is_none()
+            && self.rare().proof.is_none()
+            && self.rare().limiter.is_none()
             && options.holder.is_none()
             && sends_kept_bytes_with_the_end(&sides.target);
         for _ in 0..CALLS {
@@ -492,10 +529,12 @@ impl Driver {
     fn account(&mut self, moved: &Moved, options: &RelayOptions) {
         // A method that gave up by itself was not refused by the kernel.
         let by_kernel = |refusal: &&Refusal| refusal.call.is_some() && refusal.errno.is_some();
-        self.refused.extend(moved.refusal.as_deref().filter(by_kernel).cloned());
+        if let Some(refusal) = moved.refusal.as_deref().filter(by_kernel) {
+            self.rare_mut().refused.push(refusal.clone());
+        }
         if moved.taken_bytes > 0 {
             options.counts.take(self.direction, moved.taken_bytes);
-            if let Some(limiter) = &self.limiter {
+            if let Some(limiter) = &self.rare().limiter {
                 limiter.spend(moved.taken_bytes);
             }
         }
@@ -513,10 +552,9 @@ impl Driver {
         if self.is_held(options) {
             return 0;
         }
-        let allowed =
-            self.limiter.as_ref().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
-        let left_bytes =
-            self.last_byte.map_or(u64::MAX, |last| last.saturating_sub(self.taken_bytes()));
+        let Rare { limiter, last_byte, .. } = self.rare();
+        let allowed = limiter.as_ref().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
+        let left_bytes = last_byte.map_or(u64::MAX, |last| last.saturating_sub(self.taken_bytes()));
         // A single splice between two fast ends must not hold the thread.
         CALL_BYTES.min(allowed).min(left_bytes)
     }
@@ -528,7 +566,7 @@ impl Driver {
     /// Waits until the rate limit and the hold allow something more.
     fn poll_allowance(&mut self, cx: &mut Context<'_>, options: &RelayOptions) -> Poll<()> {
         loop {
-            let limit = self.limiter.as_ref().map(Rate::allowance);
+            let limit = self.rare().limiter.as_ref().map(Rate::allowance);
             let wait = match limit {
                 Some(Err(wait)) => wait,
                 _ if self.is_held(options) => HOLD_LOOK,
@@ -536,12 +574,13 @@ impl Driver {
             };
             // The clock of the runtime, which tests can stop.
             let until = tokio::time::Instant::now() + wait;
-            let nap = self.nap.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+            self.throttled = true;
+            let Rare { nap, limiter, .. } = self.rare_mut();
+            let nap = nap.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
             if nap.is_elapsed() {
                 nap.as_mut().reset(until);
             }
-            self.throttled = true;
-            if let Some(limiter) = &self.limiter {
+            if let Some(limiter) = limiter {
                 limiter.begin_sleep();
             }
             ready!(nap.as_mut().poll(cx));
@@ -593,7 +632,7 @@ mod tests {
             let mut sides = Sides { source, target: null.target().expect("a writer") };
             let options = RelayOptions::new();
             let mut driver = Driver::new(Direction::Forward, None);
-            driver.length_bytes = Some(64 << 20);
+            driver.expect_length(Some(64 << 20));
             let mut cx = Context::from_waker(Waker::noop());
             let polled = driver.poll(&mut cx, &mut sides, &options, PassedEnd::Not);
             assert!(polled.is_pending(), "all at once");

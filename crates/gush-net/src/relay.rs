@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use gush::{Rate, Side};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -130,10 +131,11 @@ pub struct Relay {
     options: RelayOptions,
     /// Forward and back.
     drivers: [Driver; 2],
-    silence: Silence,
+    /// Under a time limit, from the first poll on.
+    silence: Option<Box<Silence>>,
     /// How many directions have ended.
     ended_directions: usize,
-    failed: Option<(Direction, Failure)>,
+    failed: Option<Box<(Direction, Failure)>>,
     /// Has a target some time for its last bytes after a failure? That takes a timer, which not
     /// every runtime has.
     waits_after_failure: bool,
@@ -161,7 +163,7 @@ impl Relay {
             drivers: Direction::ALL.map(|direction| {
                 Driver::new(direction, options.limit.as_ref().map(Rate::separate))
             }),
-            silence: Silence::default(),
+            silence: None,
             ended_directions: 0,
             failed: None,
             waits_after_failure: true,
@@ -210,7 +212,10 @@ impl Relay {
     pub fn state(&self) -> Option<(RelayState, [PipeEnds<BorrowedFd<'_>>; 2])> {
         let [forward, back] = &self.drivers;
         let ((forward, forward_pipe), (back, back_pipe)) = forward.state().zip(back.state())?;
-        let (directions, quiet) = ([forward, back], self.silence.lasts());
+        let (directions, quiet) = (
+            [forward, back],
+            self.silence.as_ref().map_or(Duration::ZERO, |silence| silence.lasts()),
+        );
         let state = RelayState { directions, quiet };
         self.failed.is_none().then_some((state, [forward_pipe, back_pipe]))
     }
@@ -241,7 +246,8 @@ impl Relay {
             options.counts.deliver(direction, delivered_bytes);
         }
         relay.ended_directions = relay.drivers.iter().filter(|driver| driver.is_done()).count();
-        relay.silence = Silence::after(relay.drivers.iter().map(Driver::activity).sum(), quiet);
+        let activity = relay.drivers.iter().map(Driver::activity).sum();
+        relay.silence = (!quiet.is_zero()).then(|| Box::new(Silence::after(activity, quiet)));
         relay.is_carried = true;
         Ok(relay)
     }
@@ -352,7 +358,7 @@ impl Relay {
                 return Err(Error::failed(call, end, gush::Errno::BADF.into()));
             }
         }
-        self.driver(Direction::Forward).length_bytes = length_bytes;
+        self.driver(Direction::Forward).expect_length(length_bytes);
         self.waits_after_failure = false;
         Ok(self.drive(OneWay { source, target }))
     }
@@ -450,7 +456,7 @@ impl Relay {
     ) -> impl Future<Output = Result<Totals, Error>> {
         // The time between two runs is not silence of the ends.
         if !std::mem::take(&mut self.is_carried) {
-            self.silence.restart();
+            self.silence = None;
         }
         self.drivers.iter_mut().for_each(Driver::restart);
         let mut watches = Watches::default();

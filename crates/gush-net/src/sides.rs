@@ -162,7 +162,7 @@ impl<'a, S> Half<&mut Tap<'a>, (S, PortState)> {
 
     pub(crate) fn state(&self) -> PortState {
         match self {
-            Half::Fd(tap) => tap.state,
+            Half::Fd(tap) => tap.state(),
             Half::Stream((_, state)) => *state,
         }
     }
@@ -181,7 +181,7 @@ impl Target<'_, '_> {
     pub(crate) fn poll_finish(
         &mut self,
         cx: &mut Context<'_>,
-        eof_bytes: &mut usize,
+        eof_bytes: &mut u8,
     ) -> Poll<io::Result<EndOfData>> {
         match self {
             Half::Fd(tap) => tap.poll_finish(cx, eof_bytes),

@@ -60,10 +60,9 @@ impl Silence {
         &mut self,
         cx: &mut Context<'_>,
         activity: u64,
-        limit: Option<Duration>,
+        limit: Duration,
         untaken: impl Fn() -> Untaken,
     ) -> Poll<()> {
-        let Some(limit) = limit else { return Poll::Pending };
         if activity != self.seen || self.since.is_none() {
             (self.seen, self.untaken, self.last_try) = (activity, None, None);
             self.since = Some(Instant::now());
@@ -121,13 +120,6 @@ impl Silence {
     pub(crate) fn lasts(&self) -> Duration {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
-
-    /// Counts from now on.
-    pub(crate) fn restart(&mut self) {
-        self.since = None;
-        // The runtime of the last run may be gone.
-        self.timer = None;
-    }
 }
 
 #[cfg(test)]
@@ -146,7 +138,7 @@ mod tests {
         // Of bytes that are there at the first look, the last may have been taken just before.
         for (untaken, least) in [([0, 0], LIMIT), ([0, 7], LIMIT + LIMIT / FIRST_LOOK)] {
             let (mut silence, begun) = (Silence::default(), Instant::now());
-            poll_fn(|cx| silence.poll(cx, 1, Some(LIMIT), || untaken)).await;
+            poll_fn(|cx| silence.poll(cx, 1, LIMIT, || untaken)).await;
             let waited = begun.elapsed();
             assert!((least..least + 2 * LAST_TRY).contains(&waited), "{untaken:?}: {waited:?}");
         }
@@ -155,8 +147,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_look_before_the_last_activity_says_nothing() {
         let (mut silence, mut cx) = (Silence::default(), Context::from_waker(Waker::noop()));
-        let mut is_over =
-            |activity| silence.poll(&mut cx, activity, Some(LIMIT), || [0, 7]).is_ready();
+        let mut is_over = |activity| silence.poll(&mut cx, activity, LIMIT, || [0, 7]).is_ready();
         assert!(!is_over(1));
         advance(LIMIT / FIRST_LOOK).await;
         assert!(!is_over(1), "the first look");
@@ -171,15 +162,15 @@ mod tests {
     async fn a_shorter_limit_holds_at_once() {
         let (mut silence, begun) = (Silence::default(), Instant::now());
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(silence.poll(&mut cx, 1, Some(100 * LIMIT), || [0; 2]).is_pending());
-        poll_fn(|cx| silence.poll(cx, 1, Some(LIMIT), || [0; 2])).await;
+        assert!(silence.poll(&mut cx, 1, 100 * LIMIT, || [0; 2]).is_pending());
+        poll_fn(|cx| silence.poll(cx, 1, LIMIT, || [0; 2])).await;
         assert!(begun.elapsed() < LIMIT + 2 * LAST_TRY, "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_time_of_a_stop_is_no_silence() {
         let (mut silence, mut cx) = (Silence::default(), Context::from_waker(Waker::noop()));
-        let mut is_over = || silence.poll(&mut cx, 1, Some(LIMIT), || [0; 2]).is_ready();
+        let mut is_over = || silence.poll(&mut cx, 1, LIMIT, || [0; 2]).is_ready();
         assert!(!is_over());
         advance(LIMIT / 2).await;
         assert!(!is_over());
@@ -195,7 +186,7 @@ mod tests {
     /// With the real clock, whose timers are late.
     #[tokio::test]
     async fn a_limit_below_the_clocks_millisecond_ends_too() {
-        let limit = Some(Duration::from_micros(2));
+        let limit = Duration::from_micros(2);
         let mut silence = Silence::default();
         let silent = poll_fn(|cx| silence.poll(cx, 1, limit, || [0; 2]));
         assert!(timeout(Duration::from_secs(20), silent).await.is_ok());
@@ -204,7 +195,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_time_of_a_stop_before_the_first_look_is_no_silence() {
         let (mut silence, mut cx) = (Silence::default(), Context::from_waker(Waker::noop()));
-        let mut is_over = || silence.poll(&mut cx, 1, Some(LIMIT), || [0; 2]).is_ready();
+        let mut is_over = || silence.poll(&mut cx, 1, LIMIT, || [0; 2]).is_ready();
         assert!(!is_over());
         // Nobody polls meanwhile.
         advance(LIMIT).await;
@@ -218,7 +209,7 @@ mod tests {
     async fn what_others_write_is_no_reader() {
         let (mut silence, begun) = (Silence::default(), Instant::now());
         let untaken = || [begun.elapsed().as_millis() as u64, 0];
-        poll_fn(|cx| silence.poll(cx, 1, Some(LIMIT), untaken)).await;
+        poll_fn(|cx| silence.poll(cx, 1, LIMIT, untaken)).await;
         assert!(begun.elapsed() < 2 * LIMIT);
     }
 }

@@ -33,10 +33,11 @@ enum Watch<'a> {
     Tcp(&'a TcpStream),
     Unix(&'a UnixStream),
     Lent(&'a Descriptor),
-    /// A descriptor that is closed when the direction ends.
-    Slot(&'a mut Option<conduit::Half>),
+    /// A descriptor that is closed when the direction ends. Boxed as the next, because most ends
+    /// are one socket.
+    Slot(Box<(&'a mut Option<conduit::Half>, PortState)>),
     /// A file.
-    Always(BorrowedFd<'a>),
+    Always(Box<(BorrowedFd<'a>, PortState)>),
 }
 
 /// Was the end of the data passed on?
@@ -54,46 +55,58 @@ pub(crate) type Failing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 #[derive(Debug)]
 pub(crate) struct Tap<'a> {
     watch: Watch<'a>,
-    pub(crate) state: PortState,
 }
 
 impl<'a> Tap<'a> {
     pub(crate) fn tcp(stream: &'a TcpStream) -> Self {
-        Self { state: nonblocking_stream(), watch: Watch::Tcp(stream) }
+        Self { watch: Watch::Tcp(stream) }
     }
 
     pub(crate) fn unix(stream: &'a UnixStream) -> Self {
-        Self { state: nonblocking_stream(), watch: Watch::Unix(stream) }
+        Self { watch: Watch::Unix(stream) }
     }
 
     pub(crate) fn lent(descriptor: &'a Descriptor) -> Self {
-        Self { state: descriptor.state(), watch: Watch::Lent(descriptor) }
+        Self { watch: Watch::Lent(descriptor) }
     }
 
     /// A slot that holds a descriptor, which the end of the data closes.
     pub(crate) fn slot(slot: &'a mut Option<conduit::Half>) -> Option<Self> {
         let Some(Half::Fd(descriptor)) = slot else { return None };
-        Some(Self { state: descriptor.state(), watch: Watch::Slot(slot) })
+        let state = descriptor.state();
+        Some(Self { watch: Watch::Slot(Box::new((slot, state))) })
     }
 
     /// A file, from or to an offset in bytes.
     pub(crate) fn file(fd: BorrowedFd<'a>, at: u64) -> io::Result<Self> {
-        Ok(Self { watch: Watch::Always(fd), state: PortState::of(&fd)?.at(at) })
+        Ok(Self { watch: Watch::Always(Box::new((fd, PortState::of(&fd)?.at(at)))) })
+    }
+
+    pub(crate) fn state(&self) -> PortState {
+        match &self.watch {
+            Watch::Tcp(_) | Watch::Unix(_) => nonblocking_stream(),
+            Watch::Lent(descriptor) => descriptor.state(),
+            Watch::Slot(slot) => slot.1,
+            Watch::Always(file) => file.1,
+        }
     }
 
     fn kind(&self) -> Kind {
-        self.state.kind()
+        self.state().kind()
     }
 
     #[inline]
     pub(crate) fn facts(&self) -> Facts<'_> {
-        descriptor::facts(self.open_fd(), &self.state)
+        descriptor::facts(self.open_fd(), &self.state())
     }
 
     fn descriptor(&self) -> Option<&Descriptor> {
         match &self.watch {
             Watch::Lent(descriptor) => Some(descriptor),
-            Watch::Slot(Some(Half::Fd(descriptor))) => Some(descriptor),
+            Watch::Slot(slot) => match &*slot.0 {
+                Some(Half::Fd(descriptor)) => Some(descriptor),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -154,7 +167,7 @@ impl<'a> Tap<'a> {
         Some(match &self.watch {
             Watch::Tcp(stream) => stream.as_fd(),
             Watch::Unix(stream) => stream.as_fd(),
-            Watch::Always(fd) => *fd,
+            Watch::Always(file) => file.0,
             Watch::Lent(_) | Watch::Slot(_) => self.descriptor()?.fd(),
         })
     }
@@ -253,14 +266,14 @@ impl<'a> Tap<'a> {
         cx: &mut Context<'_>,
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let mut port = self.state.port(self.fd());
+        let mut port = self.state().port(self.fd());
         let most = room.len();
         self.poll_call(cx, Interest::READABLE, || self.attempt_read(most, || port.read(room)))
     }
 
     /// Writes as much as there is room for.
     pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut port = self.state.port(self.fd());
+        let mut port = self.state().port(self.fd());
         let interest = Interest::WRITABLE;
         self.poll_call(cx, interest, || self.attempt(interest, || port.write(bytes)))
     }
@@ -291,7 +304,7 @@ impl<'a> Tap<'a> {
     pub(crate) fn poll_finish(
         &mut self,
         cx: &mut Context<'_>,
-        eof_bytes: &mut usize,
+        eof_bytes: &mut u8,
     ) -> Poll<io::Result<EndOfData>> {
         loop {
             match self.finish(eof_bytes) {
@@ -307,14 +320,14 @@ impl<'a> Tap<'a> {
     ///
     /// # Errors
     /// `EAGAIN` while there is no room for these bytes; call this again with the same count.
-    pub(crate) fn finish(&mut self, eof_bytes: &mut usize) -> io::Result<EndOfData> {
+    pub(crate) fn finish(&mut self, eof_bytes: &mut u8) -> io::Result<EndOfData> {
         let ended = match self.kind() {
             // Closing a master hangs up the terminal: its readers would lose what they have not
             // read.
-            Kind::Terminal if self.state.is_master() => return self.end_of_file(eof_bytes),
+            Kind::Terminal if self.state().is_master() => return self.end_of_file(eof_bytes),
             // Not closed: the other direction still reads from the same socket.
             Kind::Stream => descriptor::shut(self.fd()),
-            Kind::Datagram if self.state.ends_at_zero() => descriptor::shut(self.fd()),
+            Kind::Datagram if self.state().ends_at_zero() => descriptor::shut(self.fd()),
             // A socket that may not be asked for its type, or something else without a name.
             Kind::Other => match descriptor::shut(self.fd()) {
                 Err(error) if error.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error()) => {
@@ -335,7 +348,7 @@ impl<'a> Tap<'a> {
     ///
     /// In canonical mode twice: after an incomplete line the first only ends the line. In a raw
     /// terminal the character would be one more byte of data.
-    fn end_of_file(&self, eof_bytes: &mut usize) -> io::Result<EndOfData> {
+    fn end_of_file(&self, eof_bytes: &mut u8) -> io::Result<EndOfData> {
         // Ctrl-D, the usual VEOF (termios(3)).
         const EOT: u8 = 4;
         // Of a pseudo-terminal's master these are the slave's (pty_common_install in
@@ -346,10 +359,12 @@ impl<'a> Tap<'a> {
             return Ok(EndOfData::Unsent);
         }
         let characters: &[u8] = if keeps_lines { &[EOT, EOT] } else { &[EOT] };
-        while let Some(rest) = characters.get(*eof_bytes..).filter(|rest| !rest.is_empty()) {
-            let write = || self.state.port(self.fd()).write(rest);
+        while let Some(rest) =
+            characters.get(usize::from(*eof_bytes)..).filter(|rest| !rest.is_empty())
+        {
+            let write = || self.state().port(self.fd()).write(rest);
             match self.attempt(Interest::WRITABLE, write) {
-                Ok(written_bytes) => *eof_bytes += written_bytes,
+                Ok(written_bytes) => *eof_bytes += written_bytes as u8,
                 Err(Errno::INTR) => {}
                 // The slave is closed.
                 Err(Errno::IO) => break,
@@ -362,7 +377,7 @@ impl<'a> Tap<'a> {
     /// Closes a descriptor that was only written.
     fn close(&mut self) {
         if let Watch::Slot(slot) = &mut self.watch {
-            **slot = None;
+            *slot.0 = None;
         }
     }
 }

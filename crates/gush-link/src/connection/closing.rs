@@ -128,7 +128,7 @@ impl Connection<'_> {
             Finish::Failed(failure) => ConnectionResult::failed(Ending::ProgramFailed, failure),
             Finish::Well | Finish::Late(_) => {
                 let origins = [first.origin, second.origin];
-                let failure = self.shared.relay_failure(error, &self.names, origins);
+                let failure = self.shared.relay_failure(error, self.names, origins);
                 if self.shared.is_cool(error) {
                     info!(id = self.id, "{failure}");
                     return ConnectionResult::of(Ending::Closed);

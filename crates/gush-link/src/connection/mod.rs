@@ -21,12 +21,11 @@ use gush_net::{ByteCounts, Direction, Passed};
 use gush_text::os_text;
 use tracing::{debug, info, warn};
 
-use crate::ends;
 use crate::handover::Resumed;
 use crate::kind::Kind;
 use crate::open::End;
 use crate::record::{Ending, Failure, Record};
-use crate::session::{Arrival, Name, Names, Shared, Turn};
+use crate::session::{Known, Name, Names, Shared, Turn};
 use crate::stop::Cancellation;
 use hang_up::Client;
 pub(crate) use relay::{Directions, LAST_ANSWERS, Relaying};
@@ -74,11 +73,12 @@ impl ConnectionResult {
 pub(crate) struct Connection<'a> {
     pub shared: &'a Shared,
     pub id: u64,
-    pub names: Names,
+    // Borrowed, because the future of the connection would have room for each twice.
+    pub names: &'a mut Names,
     pub counts: &'a Arc<ByteCounts>,
     pub cancellation: &'a Cancellation,
     /// Its place among the clients that wait for the other listener, if taken already.
-    pub turn: Option<Turn>,
+    pub turn: &'a mut Option<Turn>,
     pub began: Instant,
 }
 
@@ -100,38 +100,31 @@ impl From<ConnectionResult> for Opened {
 /// The failure of the connection, which is also in the record.
 pub(crate) async fn serve(
     shared: &Shared,
-    arrival: Arrival,
+    client: Box<End>,
+    known: &mut Known,
     cancellation: &Cancellation,
 ) -> Result<(), Failure> {
-    let Arrival { client, id, counts, began, turn } = arrival;
-    let mut connection = Connection {
-        shared,
-        id,
-        names: Names {
-            client: ends::name(&client, &shared.client),
-            other: shared.other_name.clone(),
-        },
-        counts: &counts,
-        cancellation,
-        turn,
-        began,
-    };
-    let how = match shared.client.kind() {
-        Kind::UdpListen => "connected by UDP",
-        Kind::UdpRecvfrom => "connected by a datagram",
-        _ => "connected",
-    };
-    info!(id, client = %connection.names.client, "{how}");
+    let Known { id, names, counts, began, turn } = known;
+    let (id, began) = (*id, *began);
+    {
+        let how = match shared.client.kind() {
+            Kind::UdpListen => "connected by UDP",
+            Kind::UdpRecvfrom => "connected by a datagram",
+            _ => "connected",
+        };
+        info!(id, client = %names.client, "{how}");
+    }
+    let mut connection = Connection { shared, id, names, counts, cancellation, turn, began };
     let result = connection.run(client).await;
     connection.end(result)
 }
 
 /// Serves a client of another process from where that has stopped, and writes the record.
 pub(crate) async fn resume(shared: &Shared, resumed: Resumed, cancellation: &Cancellation) {
-    let Resumed { id, names, counts, began, relaying } = resumed;
+    let Resumed { id, mut names, counts, began, relaying } = resumed;
     info!(id, client = %names.client, "taken over");
-    let turn = None;
-    let connection = Connection { shared, id, names, counts: &counts, cancellation, turn, began };
+    let (names, counts, turn) = (&mut names, &counts, &mut None);
+    let connection = Connection { shared, id, names, counts, cancellation, turn, began };
     let result = connection.finish(relaying).await;
     // The failure is this client's alone, and logged already.
     let _ = connection.end(result);
@@ -225,7 +218,7 @@ impl Connection<'_> {
                 done = work => Ok(done),
                 () = self.cancellation.cancelled() => Err(ConnectionResult::of(Ending::Interrupted)),
                 error = hung_up => {
-                    let Names { client, other } = &self.names;
+                    let Names { client, other } = &*self.names;
                     let why = os_text(&error);
                     let why = format!("{client}: hung up before {other} was open: {why}");
                     let failure = Failure::new(why, error.raw_os_error());

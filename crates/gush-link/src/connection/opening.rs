@@ -101,7 +101,7 @@ impl Connection<'_> {
         let other = self.phase(Phase::Open, client, self.shared.other.open(&how, turn)).await?;
         let other =
             other.map_err(|failure| ConnectionResult::failed(Ending::OpenFailed, failure))?;
-        if other.chosen.is_some() || self.shared.other.address().kind().listens() {
+        if other.chosen().is_some() || self.shared.other.address().kind().listens() {
             self.names.other = ends::name(&other, self.shared.other.address());
         }
         debug!(id = self.id, other = %self.names.other, "opened");

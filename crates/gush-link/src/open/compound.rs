@@ -55,7 +55,7 @@ pub(crate) async fn first_of(parts: &[Address], how: &How) -> Result<End, OpenEr
             Ok(mut end) => {
                 let texts: Vec<_> = parts.iter().map(ToString::to_string).collect();
                 tracing::info!("{address} answers, of {}", texts.join("|"));
-                end.chosen.get_or_insert_with(|| address.target().to_string());
+                end.rare().chosen.get_or_insert_with(|| address.target().to_string());
                 return Ok(end);
             }
             // Not the address's fault: a link that serves many waits for descriptors, and then

@@ -180,8 +180,9 @@ impl How {
     /// What else is known of the client, as variables of programs: its session of TLS
     /// (SOCAT_OPENSSL_...), what `ancillary` reports of its datagram, and the form of its address.
     pub(crate) fn knowing(mut self, end: &End, is_mapped: bool) -> Self {
-        if let Some(client) = &mut self.client {
-            client.is_mapped = is_mapped;
+        let Some(client) = &mut self.client else { return self };
+        client.is_mapped = is_mapped;
+        if let Some(end) = &end.rare {
             client.agreed.clone_from(&end.agreed);
             client.facts.clone_from(&end.facts);
         }
@@ -287,6 +288,17 @@ pub struct End {
     /// The belongings that must live as long as the link: the program that was started, the FIFO
     /// that was made.
     pub keeper: Keeper,
+    /// Most ends have none, and no memory for it.
+    rare: Option<Box<Rare>>,
+    /// Has a part of the end got the PROXY header?
+    pub(crate) is_introduced: bool,
+    /// Where the descriptors come from.
+    pub(crate) origin: Origin,
+}
+
+/// What few ends have.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
     /// The address of acceptance, if the socket's own name is another.
     local: Option<Peer>,
     /// The address chosen, where the user gave several.
@@ -294,13 +306,9 @@ pub struct End {
     /// The handshake with the peer before the first byte.
     handshake: Option<Arc<Tls>>,
     /// What the handshake of TLS has agreed on.
-    pub(crate) agreed: Option<Agreed>,
+    agreed: Option<Agreed>,
     /// What the kernel has reported of the peer's datagram.
     facts: Vec<Fact>,
-    /// Has a part of the end got the PROXY header?
-    pub(crate) is_introduced: bool,
-    /// Where the descriptors come from.
-    pub(crate) origin: Origin,
     /// The options that shape the data, where the address is the chosen one of several. They apply
     /// once both ends are checked: of a shaped conduit neither the descriptors nor the properties
     /// are seen.
@@ -349,15 +357,19 @@ impl End {
             conduit,
             peer,
             keeper: Keeper::default(),
-            local: None,
-            chosen: None,
-            handshake: None,
-            agreed: None,
-            facts: Vec::new(),
+            rare: None,
             is_introduced: false,
             origin: Origin::default(),
-            shape: None,
         }
+    }
+
+    pub(crate) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// The address chosen, where the user gave several.
+    pub(crate) fn chosen(&self) -> Option<&String> {
+        self.rare.as_ref()?.chosen.as_ref()
     }
 
     /// The end with its data in the shape that `options`, those of its address, and those of the
@@ -371,7 +383,7 @@ impl End {
         if let Some(bytes) = most_bytes {
             self.conduit = cut_at(bytes, self.conduit);
         }
-        let own = self.shape.take();
+        let own = self.rare.as_mut().and_then(|rare| rare.shape.take());
         for options in own.as_deref().into_iter().chain([options]) {
             self.origin.is_cut |= options.has(Opt::ReadBytes) || options.has(Opt::Escape);
             self.conduit = shaped(self.conduit, options);
@@ -419,14 +431,15 @@ impl End {
 
     /// The end is relayed only after a handshake.
     #[cfg(feature = "tls")]
-    pub(crate) fn after(self, handshake: Arc<Tls>) -> Self {
-        Self { handshake: Some(handshake), ..self }
+    pub(crate) fn after(mut self, handshake: Arc<Tls>) -> Self {
+        self.rare().handshake = Some(handshake);
+        self
     }
 
     /// Must a handshake come before the end can be relayed?
     #[must_use]
     pub fn wants_handshake(&self) -> bool {
-        self.handshake.is_some()
+        self.rare.as_ref().is_some_and(|rare| rare.handshake.is_some())
     }
 
     /// Does the handshake of an end that [wants](Self::wants_handshake) one, as those of TLS do;
@@ -445,10 +458,11 @@ impl End {
     /// # Ok(()) }
     /// ```
     pub async fn shaken(mut self) -> Result<Self, OpenError> {
-        if let Some(handshake) = self.handshake.take() {
+        if let Some(handshake) = self.rare.as_mut().and_then(|rare| rare.handshake.take()) {
             // Boxed: large, and most ends have none.
             let (conduit, agreed) = Box::pin(handshake.handshake(self.conduit)).await?;
-            (self.conduit, self.agreed) = (conduit, Some(agreed));
+            self.conduit = conduit;
+            self.rare().agreed = Some(agreed);
         }
         Ok(self)
     }
@@ -456,8 +470,9 @@ impl End {
     /// Our own address, if the end is a socket: the address that a client connected to.
     #[must_use]
     pub fn local(&self) -> Option<Peer> {
-        if self.local.is_some() {
-            return self.local.clone();
+        let known = self.rare.as_ref().and_then(|rare| rare.local.clone());
+        if known.is_some() {
+            return known;
         }
         let conduit = &self.conduit;
         let fd =
@@ -468,6 +483,7 @@ impl End {
 
 /// The result of opening an address.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub enum Opened {
     /// An end.
     One(End),
@@ -564,7 +580,7 @@ pub(crate) fn open_one<'a>(
                 }
                 // That of a part of this address is there already: several addresses have no
                 // options next to those of each.
-                end.shape.get_or_insert_with(|| Box::new(address.options().clone()));
+                end.rare().shape.get_or_insert_with(|| Box::new(address.options().clone()));
                 Ok(end)
             }
             Opened::Listener(_) => Err(OpenError::said("open", "it listens").at(address.target())),

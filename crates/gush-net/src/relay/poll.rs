@@ -20,7 +20,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// For each direction and side: resolves when that side fails while no call is made there. Kept
 /// between polls, because a registration made anew would forget its waker.
-pub(super) type Watches<'a> = [[Option<Failing<'a>>; 2]; 2];
+pub(super) type Watches<'a> = Option<Box<[[Option<Failing<'a>>; 2]; 2]>>;
 
 impl Relay {
     pub(super) fn poll<'a>(
@@ -42,7 +42,7 @@ impl Relay {
             self.poll_watches(cx, ends, watches);
         }
         // Without a bound a peer that goes on sending would keep a failed relay for ever.
-        if let Some((failed, _)) = self.failed {
+        if let Some(failed) = self.failed.as_ref().map(|failed| failed.0) {
             let opposite = failed.opposite();
             // epoll's report may be older, and a poll may have ended early to give others their
             // turn or for the rate limit: so the kernel is asked, once.
@@ -72,7 +72,7 @@ impl Relay {
         if std::mem::replace(&mut self.ended_directions, ended_directions) != ended_directions
             || self.drivers.iter().any(Driver::is_throttled)
         {
-            self.silence.restart();
+            self.silence = None;
         }
         let one_ended = ended_directions > 0;
         let (limit, ended) = match (self.options.idle, self.options.linger) {
@@ -84,17 +84,19 @@ impl Relay {
             }
             (idle, _) => (idle, EndReason::Idle),
         };
+        let Some(limit) = limit else { return Poll::Pending };
         let activity = self.drivers.iter().map(Driver::activity).sum();
         let untaken = |direction| {
             let target = ends.view(direction, Side::Target);
             target.map_or(0, |target| target.untaken_bytes())
         };
         loop {
-            ready!(self.silence.poll(cx, activity, limit, || Direction::ALL.map(untaken)));
+            let silence = self.silence.get_or_insert_default();
+            ready!(silence.poll(cx, activity, limit, || Direction::ALL.map(untaken)));
             if !(self.options.patient && self.is_stuck(ends)) {
                 return Poll::Ready(self.result(ended, ends));
             }
-            self.silence.restart();
+            self.silence = None;
         }
     }
 
@@ -157,7 +159,7 @@ impl Relay {
         cx: &mut Context<'_>,
         target: &mut Target<'_, '_>,
     ) -> Poll<()> {
-        match &self.failed {
+        match self.failed.as_deref() {
             Some((failed, failure))
                 if *failed == direction && failure.side() != Some(Side::Target) =>
             {
@@ -189,11 +191,15 @@ impl Relay {
                     Side::Source => view.facts.misses_errors,
                     Side::Target => !target_is_read,
                 };
+                if !watched {
+                    continue;
+                }
+                let watches = watches.get_or_insert_default();
                 let watch = &mut watches[direction as usize][side as usize];
-                if watched && watch.is_none() {
+                if watch.is_none() {
                     *watch = view.failing();
                 }
-                let Some(failing) = watch.as_mut().filter(|_| watched) else { continue };
+                let Some(failing) = watch else { continue };
                 if failing.as_mut().poll(cx).is_pending() {
                     continue;
                 }
@@ -217,15 +223,15 @@ impl Relay {
 
     fn fail(&mut self, cx: &mut Context<'_>, direction: Direction, failure: Failure) {
         // The first failure is reported; the second is mostly its consequence.
-        self.failed.get_or_insert((direction, failure));
-        self.silence.restart();
+        self.failed.get_or_insert_with(|| Box::new((direction, failure)));
+        self.silence = None;
         // The other direction is polled once more, and gives up or has its last words.
         cx.waker().wake_by_ref();
     }
 
     /// Has this direction failed, or has the other, on the end that this one writes to?
     fn gives_up(&self, direction: Direction) -> bool {
-        match &self.failed {
+        match self.failed.as_deref() {
             None => false,
             // A target that failed reads no more, and may still have sent bytes that the other end
             // wants.
@@ -253,7 +259,7 @@ impl Relay {
         // A later run gives up no direction but the abandoned ones.
         self.drivers.iter_mut().for_each(Driver::take_all);
         let [forward, back] = self.drivers.each_ref().map(Driver::passed);
-        match self.failed.take() {
+        match self.failed.take().map(|failed| *failed) {
             Some((direction, failure)) => Err(failure.into_error(direction).after(forward, back)),
             None => {
                 // A relay cut short by a time limit goes on from there.

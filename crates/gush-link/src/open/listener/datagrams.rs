@@ -75,8 +75,8 @@ impl Listener {
             false => datagrams::connected_end(fd, Peer::from(route.sender), self.ends)?,
         };
         end.keeper.served = Some(served);
-        end.facts = logged(facts);
-        end.local = local_of(route, self.name.as_ref());
+        end.rare().facts = logged(facts);
+        end.rare().local = local_of(route, self.name.as_ref());
         Ok(end)
     }
 
@@ -89,8 +89,8 @@ impl Listener {
             true => first_datagram(fd, route)?,
             false => self.first_sender(fd, route)?,
         };
-        end.facts = logged(facts);
-        end.local = local_of(route, name.as_ref());
+        end.rare().facts = logged(facts);
+        end.rare().local = local_of(route, name.as_ref());
         Ok(end)
     }
 
@@ -133,7 +133,7 @@ impl Listener {
         };
         let target = datagrams::answers(fd, sender, &peer)?;
         let mut end = End::new(Conduit::joined(source, target), peer);
-        end.local = self.local().ok();
+        end.rare().local = self.local().ok();
         Ok(end)
     }
 

@@ -28,7 +28,7 @@ use super::gate::{Gate, ListenerCounts};
 use super::keeper::Made;
 use super::peer::Peer;
 use super::route::Route;
-use super::{End, How};
+use super::{End, How, Rare};
 use crate::address::{Address, Opt, Options};
 use crate::tls::Tls;
 use crate::watch::watch;
@@ -328,8 +328,10 @@ impl Listener {
             _ => Conduit::new(client).step("accept")?,
         };
         let mut end = End::new(conduit, peer);
-        end.handshake.clone_from(&self.handshake);
-        end.local.clone_from(&self.name);
+        if self.handshake.is_some() || self.name.is_some() {
+            let (handshake, local) = (self.handshake.clone(), self.name.clone());
+            *end.rare() = Rare { handshake, local, ..Rare::default() };
+        }
         Ok(end)
     }
 
