@@ -50,8 +50,8 @@ fn numbers() -> io::Result<Vec<libc::pid_t>> {
 /// server (`fuse_flush` of fs/fuse/file.c).
 static SPARE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// Keeps a descriptor for [`interrupt_others`], unless that is the last one. Without one the first thread is
-/// interrupted alone.
+/// Keeps a descriptor for [`interrupt_others`], unless that is the last one. Without one the first
+/// thread is interrupted alone.
 pub(crate) fn keep_room() {
     fill_room();
     if !limits::has_room() {

@@ -286,8 +286,8 @@ fn start_thread(set: libc::sigset_t, signals: Signals) -> io::Result<()> {
 fn run_thread(set: libc::sigset_t, signals: Signals) {
     let mut answered = None;
     let ran = panic::catch_unwind(panic::AssertUnwindSafe(|| signals.run(&set, &mut answered)));
-    // The panic hook reports a panic of a callback. The signals stay blocked in all threads: the one
-    // that was being answered ends the process, or the next one.
+    // The panic hook reports a panic of a callback. The signals stay blocked in all threads: the
+    // one that was being answered ends the process, or the next one.
     if ran.is_err()
         && let Some(signal) = answered.or_else(|| next_ending(&set))
     {

@@ -86,8 +86,8 @@ impl Form {
     }
 }
 
-/// The kinds: the argument, the written form and its description, the keywords by form, the options,
-/// and what differs from a stream.
+/// The kinds: the argument, the written form and its description, the keywords by form, the
+/// options, and what differs from a stream.
 macro_rules! kinds {
     ($(
         $(#[cfg($when:meta)])? $kind:ident($argument:ty) $grammar:literal, $help:literal;
