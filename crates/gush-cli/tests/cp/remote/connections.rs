@@ -1,6 +1,9 @@
 //! How connections begin and end, and how many there are.
 
-use std::fs;
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::{HOLD, remote, remote_succeeds};
 use crate::common::cp::{fails, script, stderr, stdout};
@@ -121,8 +124,8 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
             "exit status 127 before gush answered (--remote-gush names another program; `./other h",
         ),
         // The greeting of gush, then an end; nothing is read, and a write waits for room.
-        ("$G serve-tree </dev/null; exec >&-; exec sleep 600", "before the copy was complete"),
-        ("$G serve-tree </dev/null; exec <&-; exec sleep 600", "connection lost while sending"),
+        (": | $G serve-tree; exec >&-; exec sleep 600", "before the copy was complete"),
+        (": | $G serve-tree; exec <&-; exec sleep 600", "connection lost while sending"),
     ] {
         let output = remote(
             dir.path(),
@@ -221,9 +224,30 @@ fn a_server_whose_other_side_is_gone_says_nothing() {
     let dir = tempfile::tempdir().unwrap();
     remote_succeeds(
         dir.path(),
-        "$G serve-tree </dev/null >/dev/null || exit
+        ": | $G serve-tree >/dev/null || exit
         exec 3> >(:); wait $!; $G serve-tree </dev/zero >&3",
     );
+}
+
+#[test]
+fn a_server_that_a_user_starts_says_so() {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).and_then(|()| unlockpt(&master)).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let side = || File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let said = "gush: serve-tree: is started by `gush cp SOURCE HOST:DEST`, not by hand\n";
+    let ways: [(Stdio, Stdio); 3] = [
+        (side().into(), Stdio::piped()),
+        (std::io::pipe().unwrap().0.into(), side().into()),
+        (Stdio::null(), Stdio::null()),
+    ];
+    for (input, output) in ways {
+        let mut timed = Command::new("timeout");
+        timed.args(["60", env!("CARGO_BIN_EXE_gush"), "serve-tree"]).stdin(input).stdout(output);
+        let output = timed.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), said));
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
 }
 
 /// sshd has closed the error stream by then.
