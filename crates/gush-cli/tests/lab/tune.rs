@@ -56,11 +56,12 @@ fn scripts_get_a_run_with_the_choice_of_the_plan() {
 #[test]
 fn a_directory_that_takes_no_file_is_refused_before_anything_is_measured() {
     let dir = TempDir::new().unwrap();
-    for (asked, why) in [("missing", "missing: No such file"), ("/proc", "/proc: ")] {
+    for (asked, why) in [("missing", "'missing': No such file"), ("/proc", "'/proc': ")] {
         let refused = tune(dir.path(), "pipe:pipe@48M", &["--dir", asked]);
         assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
         let said = text(&refused.stderr);
-        assert!(said.contains(&format!("cannot make a file in {why}")), "{said}");
+        assert!(said.contains(&format!("cannot make files in {why}")), "{said}");
+        assert!(said.contains("(--dir names another place)"), "{said}");
     }
 }
 

@@ -9,6 +9,7 @@ use super::super::matrix::{Kind, Workshop, kind_in};
 use super::Setting;
 use crate::Error;
 use crate::probe::available_memory_bytes;
+use crate::scratch::cannot_make;
 
 /// Shared memory is a tmpfs on every distribution (shm_overview(7)).
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -25,10 +26,9 @@ pub(super) struct Place {
 impl Place {
     /// Looks at a directory by making a nameless file in it.
     fn look(dir: &Path) -> Result<Self, Error> {
-        let failed =
-            |what: &str, error| Error::failed(format!("cannot {what} {}", dir.display()), error);
-        let file = tempfile::tempfile_in(dir).map_err(|error| failed("make a file in", error))?;
-        let space = rustix::fs::fstatvfs(&file).map_err(|errno| failed("measure", errno.into()))?;
+        let file = tempfile::tempfile_in(dir).map_err(|error| cannot_make(dir, &error))?;
+        let space = rustix::fs::fstatvfs(&file)
+            .map_err(|errno| Error::failed(format!("cannot measure '{}'", dir.display()), errno))?;
         let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
         let room_bytes = (free_bytes / 4).min(available_memory_bytes() / 8);
         Ok(Self { kind: kind_in(dir), dir: dir.to_owned(), room_bytes })
