@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 
 use gush::{Errno, HUGE_PAGE_BYTES, Kernel, Pages, Vmsplice};
+use gush_text::{errno_text, os_text};
 
 use crate::affinity;
 use crate::model::Warning;
@@ -44,7 +45,9 @@ fn find_two() -> Result<[usize; 2], Warning> {
             "not pinned: one processor for both programs, which wait for each other on it",
             MORE_PROCESSORS,
         )),
-        Err(errno) => Err(Warning::new(format!("not pinned: {errno}"), MORE_PROCESSORS)),
+        Err(errno) => {
+            Err(Warning::new(format!("not pinned: {}", errno_text(*errno)), MORE_PROCESSORS))
+        }
     }
 }
 
@@ -101,7 +104,7 @@ pub(super) fn of_huge_page(page: HugePage, checked: &io::Result<()>) -> Option<W
             "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; or free some memory",
         )),
         (_, Err(error)) => Some(Warning::new(
-            format!("could not check for huge pages, which needs root: {error}"),
+            format!("could not check for huge pages, which needs root: {}", os_text(error)),
             "run as root to verify that the huge cases use huge pages",
         )),
         (_, Ok(())) => None,
@@ -117,7 +120,10 @@ pub(super) fn of_vmsplice() -> Option<Warning> {
             "nothing is wrong: compare them with kernels of the same kind only",
         )),
         Vmsplice::Absent(errno) => Some(Warning::new(
-            format!("vmsplice is denied or missing here ({errno}): its cases cannot run"),
+            format!(
+                "vmsplice is denied or missing here ({}): its cases cannot run",
+                errno_text(errno)
+            ),
             "a container may allow it: --security-opt seccomp=unconfined",
         )),
     }

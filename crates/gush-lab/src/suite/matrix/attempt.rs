@@ -55,7 +55,7 @@ pub(in crate::suite) fn attempt(
 }
 
 fn absent(kind: Kind, error: &io::Error) -> Attempt {
-    Outcome::Absent { why: format!("no {kind}: {error}") }.into()
+    Outcome::Absent { why: format!("no {kind}: {}", gush_text::os_text(error)) }.into()
 }
 
 fn give_up(mut source: Source) {
