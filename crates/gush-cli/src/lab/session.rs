@@ -86,6 +86,8 @@ pub struct Session {
     opened: Option<Store>,
     recording: Option<Recording>,
     is_unstored: bool,
+    /// The warnings about the machine, until something is measured.
+    unsaid: Vec<Warning>,
     wanted: usize,
     not_reached: usize,
     /// perf's switch, where this program was started to be recorded.
@@ -93,7 +95,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins on the machine that `probe` has looked at, and warns of doubtful figures.
+    /// Begins on the machine that `probe` has looked at.
     pub fn begin(talker: Talker, keep: &Keep, probe: Probe) -> Result<Self, Error> {
         let opened = keep.check()?;
         // A reader that leaves is an error of writing: the files of the cases are removed.
@@ -106,7 +108,7 @@ impl Session {
         }
         let watch = Watch::begin();
         let warnings = warnings::before(&probe);
-        say_all(&talker, &warnings);
+        let unsaid = warnings.clone();
         let started = Timestamp::now();
         let run = Run {
             id: store::new_id(started),
@@ -127,6 +129,7 @@ impl Session {
             opened,
             recording: None,
             is_unstored: false,
+            unsaid,
             wanted: 0,
             not_reached: 0,
             switch: None,
@@ -171,7 +174,7 @@ impl Session {
     }
 
     /// Measures `cases` in rounds as `schedule` has them, within `limits`, and passes every sample
-    /// to `show`.
+    /// to `show`. Warns of doubtful figures first.
     pub fn measure(
         &mut self,
         cases: &[Box<dyn Case>],
@@ -180,6 +183,9 @@ impl Session {
         screen: &mut Screen,
         mut show: impl FnMut(&mut Screen, &Sample),
     ) {
+        if !cases.is_empty() {
+            say_all(&self.talker, &std::mem::take(&mut self.unsaid));
+        }
         // Begun before the first case: an interrupt keeps the samples taken so far.
         self.store();
         let Limits { rounds, time, end } = limits;
@@ -310,7 +316,9 @@ impl Ended {
         const BY_SIGNAL: u8 = 128;
         const SIGINT: u8 = 2;
 
-        say_all(&self.talker, &self.warnings);
+        if self.is_kept {
+            say_all(&self.talker, &self.warnings);
+        }
         if self.run.interrupted && !screen.is_broken() {
             let taken = self.run.samples.len();
             // How many rounds a schedule has is known in the end.

@@ -100,6 +100,7 @@ fn a_file_of_comparisons_is_run_in_one_go() {
     let (status, _, said) = ended(lab(dir.path()).arg(&without).args(["--only", "read"]));
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("nothing was measured: every contender lacks a program"), "{said}");
+    assert!(!said.contains("warning: "), "{said}");
     fs::remove_file(without).unwrap();
     let (status, _, said) = run(&["--only", "nope"]);
     assert_eq!(status, Some(1));
