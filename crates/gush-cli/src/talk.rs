@@ -123,10 +123,11 @@ impl Talker {
         }
     }
 
-    /// Writes that `path` could not be opened, as GNU does: `PATH: OS error`.
+    /// Writes that `path` could not be opened: `PATH: OS error`, under GNU's name as GNU does.
     pub fn say_unopened(&self, path: impl AsRef<Path>, error: &io::Error, remedy: Option<&str>) {
         let (name, why) = (quote::if_needed(path.as_ref()), os_text(error));
-        self.say(format_args!("{name}: {why}{}", in_brackets(remedy)));
+        let remedy = in_brackets(remedy.filter(|_| !self.familiar));
+        self.say(format_args!("{name}: {why}{remedy}"));
     }
 
     /// Writes a requested page, such as a help text, to standard output.
@@ -205,9 +206,14 @@ pub fn try_write_out(bytes: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
+/// The remedy for a path that the user may not use, whether by its own mode or on the way to it.
+pub const DENIED: &str = "`namei -l PATH` shows the owner and mode of each part of a path";
+
 /// The remedy for a failed call on `path`, if there is one.
 pub fn remedy(path: &Path, doing: Doing, error: &io::Error) -> Option<&'static str> {
-    gush_text::remedy_at(rustix::fs::CWD, path, doing, Errno::from_io_error(error)?)
+    let errno = Errno::from_io_error(error)?;
+    let denied = (errno == Errno::ACCESS).then_some(DENIED);
+    gush_text::remedy_at(rustix::fs::CWD, path, doing, errno).or(denied)
 }
 
 /// The remedy for an output that cannot be opened or created.

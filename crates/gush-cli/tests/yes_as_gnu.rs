@@ -72,7 +72,7 @@ fn a_failed_write_is_reported_with_the_bytes_written_and_a_remedy() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = gush().arg("yes").stdout(full).output().unwrap();
     let reported = "gush: yes: standard output: No space left on device \
-                (after 0 bytes; the target is full: free some space on its file system, if it is a file)\n";
+                (after 0 bytes; the target is full: free some space on its file system)\n";
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(1), reported));
     let dir = TempDir::new().unwrap();
     let output = shell(dir.path(), "ulimit -c 0; ulimit -f 100; $G yes >x");

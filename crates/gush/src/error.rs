@@ -346,7 +346,7 @@ impl Error {
     /// ```
     /// let full = std::fs::File::options().write(true).open("/dev/full")?;
     /// let error = gush::copy(&std::fs::File::open("/proc/version")?, &full).unwrap_err();
-    /// let hint = "the target is full: free some space on its file system, if it is a file";
+    /// let hint = "the target is full: free some space on its file system";
     /// assert_eq!(error.hint(), Some(hint));
     /// # Ok::<(), std::io::Error>(())
     /// ```

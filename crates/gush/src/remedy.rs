@@ -12,9 +12,10 @@ const BOTH: &[Side] = &[Side::Source, Side::Target];
 /// The first row that fits counts.
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
-    (&[Side::Target], Errno::NOSPC, "the target is full: free some space on its file system, if it is a file"),
+    (&[Side::Target], Errno::NOSPC, "the target is full: free some space on its file system"),
     (&[Side::Target], Errno::DQUOT, "the user's quota on the target is used up: remove files, or ask for more (`quota -s`)"),
     (&[Side::Target], Errno::FBIG, "the target's file system or the limit on file size (ulimit -f) allows no more"),
+    (&[Side::Source], Errno::ISDIR, "a directory has no bytes to move: name a file in it"),
     (&[Side::Source], Errno::BADF, "open the source for reading"),
     (&[Side::Target], Errno::BADF, "open the target for writing"),
     (&[Side::Source], Errno::FAULT, "the source was truncated while it was being copied"),

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use gush::{Choice, Control, Holes, MethodName, Progress, Report};
+use gush::{Choice, Control, Errno, Holes, MethodName, Progress, Report, Side, hint_for};
 use gush_text::quote;
 use gush_tree::{
     Action, Census, CopyOptions, Done, Error, Events, Question, Reflink, Share, TreeCounts,
@@ -16,7 +16,7 @@ use super::json::{Record, Removed, Warnings};
 use super::progress;
 use super::settings::{Messages, Settings};
 use super::shard;
-use crate::talk::{Talker, write_out};
+use crate::talk::{DENIED, Talker, write_out};
 
 /// Reports the copies.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub struct Reporter<'a> {
     warnings: Warnings,
     /// The failures to list at the end, if requested.
     failures: Vec<String>,
+    /// The remedies that were said.
+    remedies: Vec<&'static str>,
     /// Lines on standard output would collide with the display.
     out_is_terminal: bool,
     /// Standard output failed: the copies go on, and the exit status is 1.
@@ -46,6 +48,7 @@ impl<'a> Reporter<'a> {
             display: progress::Display::new(messages.progress, talker),
             warnings: Warnings::default(),
             failures: Vec::new(),
+            remedies: Vec::new(),
             out_is_terminal: io::stdout().is_terminal(),
             out_failed: false,
         }
@@ -139,9 +142,32 @@ impl<'a> Reporter<'a> {
     }
 
     fn failed(&mut self, error: &Error) {
-        self.clear_display().say(error);
+        let text = self.with_remedy(error);
+        self.clear_display().say(&text);
         if self.messages.lists_failures {
-            self.failures.push(error.to_string());
+            self.failures.push(text);
+        }
+    }
+
+    /// The message. A tree may fail in each file for one reason: its remedy comes once.
+    fn with_remedy(&mut self, error: &Error) -> String {
+        let text = error.to_string();
+        let Some(errno) = error.io_error().and_then(Errno::from_io_error) else { return text };
+        let is_denied = errno == Errno::ACCESS && error.hint().is_none();
+        let remedy = match hint_for(Side::Target, errno) {
+            None if is_denied && !self.talker.is_familiar() => DENIED,
+            Some(remedy) if error.hint().is_some_and(|hint| hint.ends_with(remedy)) => remedy,
+            _ => return text,
+        };
+        let is_new = !self.remedies.contains(&remedy);
+        self.remedies.extend(is_new.then_some(remedy));
+        match text.strip_suffix(&format!("{remedy})")) {
+            Some(before) if !is_new => match before.strip_suffix("; ") {
+                Some(noted) => format!("{noted})"),
+                None => before.trim_end_matches(" (").to_owned(),
+            },
+            None if is_new => format!("{text} ({remedy})"),
+            _ => text,
         }
     }
 

@@ -108,7 +108,7 @@ fn an_unreadable_file_is_refused() {
         Ok(output) => output,
         Err(error) => return skipped(&format!("nobody cannot run the program here: {error}")),
     };
-    assert!(said(&output).ends_with("secret: Permission denied\n"), "{output:?}");
+    assert!(said(&output).ends_with("secret: Permission denied (`namei -l PATH` shows the owner and mode of each part of a path)\n"), "{output:?}");
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -246,7 +246,7 @@ fn a_full_disk_and_a_refusal_are_reported_with_the_os_error_and_a_remedy() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let output =
             gush().arg("cat").args(flags).arg("a").current_dir(&dir).stdout(full).output().unwrap();
-        let hint = "the target is full: free some space on its file system, if it is a file";
+        let hint = "the target is full: free some space on its file system";
         let line = format!(
             "gush: cat: write error: No space left on device (after 0 bytes of a; {hint})\n"
         );

@@ -58,9 +58,7 @@ fn a_full_target_has_one_remedy() {
         // `--tee` reports the copy next to the link, whose failure is not that of a move.
         if !command.contains("--tee") {
             assert!(
-                said.contains(
-                    "the target is full: free some space on its file system, if it is a file)"
-                ),
+                said.contains("the target is full: free some space on its file system)"),
                 "gush {command}: {said}"
             );
         }
@@ -95,6 +93,54 @@ fn a_program_that_cannot_start_has_one_remedy() {
     all_print(dir.path(), &starters("./")[..2], "(it is a directory, and no program)");
     // The lab asks for programs first, and leaves out a command without its own.
     all_print(dir.path(), &starters("no-such-program")[..2], "no such program in PATH");
+}
+
+/// GNU's names keep GNU's messages.
+#[test]
+fn what_a_user_may_not_use_has_one_remedy_and_a_directory_another() {
+    let dir = with_files(&[("a", b"a")]);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let text = |command: &str| {
+        format!(
+            "cp \"$G\" gush; cp gush cp; cp gush cat; cp gush tee; chmod 755 gush cp cat tee
+             chmod 644 a; mkdir -p d; echo s >s; chmod 600 s
+             as='setpriv --reuid 65534 --regid 65534 --clear-groups'; $as true || exit 99
+             $as ./{command} <a >out"
+        )
+    };
+    let remedy = "(`namei -l PATH` shows the owner and mode of each part of a path)";
+    let by_gush = ["cp s d", "cp a d/b", "cat s", "tee d/b", "pv -q s", "generate man d/m"];
+    let by_gush = by_gush.map(|command| (format!("gush {command}"), remedy));
+    let by_gnu = ["cp s d", "cp a d/b", "cat s", "tee d/b"].map(|name| (name.to_owned(), ""));
+    for (command, remedy) in by_gush.into_iter().chain(by_gnu) {
+        let output = script(dir.path(), &text(&command));
+        if output.status.code() == Some(99) {
+            return skipped(&format!("setpriv: {}", stderr(&output)));
+        }
+        let ends = format!("Permission denied {remedy}");
+        assert!(
+            stderr(&output).ends_with(&format!("{}\n", ends.trim_end())),
+            "{command}: {output:?}"
+        );
+    }
+    let said = stderr(&script(dir.path(), "\"$G\" pv -q d"));
+    assert!(said.contains("(a directory has no bytes to move: name a file in it)"), "{said}");
+}
+
+#[test]
+fn a_full_target_is_explained_once() {
+    let dir = with_files(&[]);
+    let text = "mkdir s m; for i in 1 2 3; do head -c 3M /dev/urandom >s/$i; done
+        mount -t tmpfs -o size=1M none m || exit 99
+        \"$G\" cp -r s m/a; rm -r m/a
+        \"$G\" cp -r --rsh 'sh -c \"shift; exec \\\"\\$@\\\"\" sh' --remote-gush \"$G\" s h:m/b";
+    let Some(output) = with_mounts(dir.path(), text) else { return };
+    if output.status.code() == Some(99) {
+        return skipped(&stderr(&output));
+    }
+    let said = stderr(&output);
+    assert_eq!(said.matches("No space left on device").count(), 6, "{said}");
+    assert_eq!(said.matches("the target is full").count(), 2, "{said}");
 }
 
 #[test]
