@@ -58,10 +58,14 @@ fn drive(
     step: u64,
     until: Until,
 ) -> (Result<Completion, String>, Driven) {
-    drive_with(&mut Shelf::new(Pool::shared().clone()), fan, fds, step, until)
+    // Of its own, because tests that run at the same time take pipes of the shared one.
+    let pool = Pool::new(64 << 20, 64);
+    drive_with(&pool, &mut Shelf::new(pool.clone()), fan, fds, step, until)
 }
 
+/// Drives it with a lender whose pipes are the pool's.
 fn drive_with(
+    pool: &Pool,
     lender: &mut dyn Lender,
     fan: &mut Fan,
     fds: FanFds<'_>,
@@ -87,6 +91,12 @@ fn drive_with(
                 // Before every wait: what a fan keeps while nothing comes is a cost of each idle
                 // connection.
                 fan.rest(lender);
+                // One for bytes at the source's side, and one for those at each target's.
+                let live = || (0..fan.targets() as u16).filter(|&target| fan.is_live(target));
+                let owed = live().filter(|&target| fan.in_flight_bytes(target) > 0).count();
+                let needed = if owed == 0 { 0 } else { owed + 1 };
+                let held = pool.usage().in_use;
+                assert!(held <= needed, "parked with {held} pipes, {owed} targets are owed bytes");
                 let (mut sides, mut polled) = (Vec::new(), Vec::new());
                 fan.waits(&mut |who, interest| {
                     let events = match interest {
@@ -500,8 +510,8 @@ fn where_no_pipe_can_be_had_memory_serves_until_one_can() {
     let targets: Vec<_> = outs.iter().map(AsFd::as_fd).collect();
     let mut fan = fan_of(&near, &targets, &Terms::default());
     let fds = FanFds { source: near.as_fd(), targets: &targets };
-    let shelf = Shelf::new(Pool::new(4 << 20, 8));
-    let mut lender = Scant(shelf, 0);
+    let pool = Pool::new(4 << 20, 8);
+    let mut lender = Scant(Shelf::new(pool.clone()), 0);
     let data = pattern(30_000);
     for (piece, (pipes, expected)) in data.chunks(10_000).zip([
         (0, [("read", 2), ("write", 2)].as_slice()),
@@ -511,7 +521,7 @@ fn where_no_pipe_can_be_had_memory_serves_until_one_can() {
     ]) {
         feeder.write_all(piece).expect("room");
         lender.1 = pipes;
-        let (_, driven) = drive_with(&mut lender, &mut fan, fds, u64::MAX, Until::Idle(0));
+        let (_, driven) = drive_with(&pool, &mut lender, &mut fan, fds, u64::MAX, Until::Idle(0));
         assert_eq!(driven.ops, expected.iter().copied().collect(), "{pipes} pipes");
     }
     drop(feeder);
