@@ -244,6 +244,21 @@ fn a_reservoir_alone_spins_before_it_sleeps_where_the_reader_has_a_processor_of_
 }
 
 #[test]
+fn verbose_names_the_values_that_are_used_and_not_the_options() {
+    let said = |write: &[&str], read: &[&str]| {
+        let (writer, reader) = run(write, read);
+        [writer, reader].map(|output| text(&output.stderr))
+    };
+    let [writer, reader] = said(&["--vmsplice", "--verbose"], &["--bytes", "1M", "--verbose"]);
+    let words = "technique: vmsplice, buffer: 262144 bytes, bytes: unlimited, waiting: Block, ";
+    assert!(writer.contains(words), "{writer}");
+    let words = "buffer: 262144 bytes, bytes: 1048576, waiting: Block, pattern: Constant\n";
+    assert!(reader.contains(words), "{reader}");
+    let [_, reader] = said(&["--bytes", "64K"], &["--splice", "--bytes", "64K", "--verbose"]);
+    assert!(reader.contains("buffer: 8388608 bytes, bytes: 65536, "), "{reader}");
+}
+
+#[test]
 fn a_reader_that_splices_spins_only_where_slots_bring_more_than_a_page() {
     let is_fat = gush::pipe::Reservoir::of(b"x", 65536)
         .is_ok_and(|reservoir| reservoir.held_bytes() > 65536);

@@ -25,7 +25,7 @@ fn says(output: &Output, words: &str) {
 fn contradictions_are_refused_with_the_reason() {
     for (options, reason) in [
         ("write --vmsplice --pipe-size 64K", "leave out --pipe-size"),
-        ("write --vmsplice --technique fresh", "two ways of writing"),
+        ("write --vmsplice --technique fresh", "--technique fresh are two ways of writing"),
         ("write --vmsplice --buffer-size 4K", "multiple of two pages"),
         ("write --gift", "--gift is a flag of vmsplice"),
         ("write --same-buffer", "two buffers of vmsplice"),

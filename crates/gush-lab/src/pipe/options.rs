@@ -176,11 +176,13 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    pub(super) fn technique(&self) -> Technique {
+    /// The way of writing.
+    pub fn technique(&self) -> Technique {
         if self.vmsplice { Technique::Vmsplice } else { self.technique.unwrap_or_default() }
     }
 
-    pub(super) fn buffer_bytes(&self) -> usize {
+    /// Bytes moved by one call.
+    pub fn buffer_bytes(&self) -> usize {
         self.shared.buffer_size.unwrap_or(BUFFER_BYTES)
     }
 
@@ -197,11 +199,12 @@ impl WriteOptions {
         let lends = technique == Technique::Vmsplice;
         let page_bytes = rustix::param::page_size();
         let Shared { huge_page, check_huge_page, lock_memory, dont_touch_pages, .. } = self.shared;
+        if let Some(other) = self.technique.filter(|other| self.vmsplice && other.is_sound()) {
+            return Err(Error::refused(format!(
+                "--vmsplice and --technique {other} are two ways of writing: leave one out"
+            )));
+        }
         let own = [
-            (
-                self.vmsplice && self.technique.is_some_and(|technique| technique.is_sound()),
-                "--vmsplice and --technique are two ways of writing: leave one out",
-            ),
             (
                 lends && self.shared.pipe_size.is_some(),
                 "with vmsplice the pipe is half the buffer, or a buffer would be written again while it is in the pipe: leave out --pipe-size",
@@ -275,7 +278,7 @@ impl ReadOptions {
     }
 
     /// Bytes asked for in one call.
-    pub(super) fn buffer_bytes(&self) -> usize {
+    pub fn buffer_bytes(&self) -> usize {
         let usual_bytes = if self.splice { SPLICE_BYTES } else { BUFFER_BYTES };
         self.shared.buffer_size.unwrap_or(usual_bytes)
     }

@@ -42,7 +42,14 @@ fn measure(options: &ReadOptions, talker: &Talker) -> Result<Reading, Error> {
     }
     options.shared.pin()?;
     if options.shared.verbose {
-        talker.say(format_args!("{options:?}"));
+        // What is used, also where an option is left out.
+        talker.say(format_args!(
+            "buffer: {} bytes, bytes: {}, waiting: {:?}, pattern: {:?}",
+            options.buffer_bytes(),
+            options.bytes(),
+            options.shared.waiting().unwrap_or_default(),
+            options.shared.pattern
+        ));
     }
     let silent = is_silent(options);
     let mut say = |note: &str| {

@@ -29,7 +29,15 @@ fn run_or_fail(options: &WriteOptions, talker: &Talker) -> Result<(), Error> {
         without_huge_pages()?;
     }
     if options.shared.verbose {
-        talker.say(format_args!("{options:?}, waiting: {:?}", options.waiting()));
+        // What is used, also where an option is left out.
+        talker.say(format_args!(
+            "technique: {}, buffer: {} bytes, bytes: {}, waiting: {:?}, pattern: {:?}",
+            options.technique(),
+            options.buffer_bytes(),
+            options.bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string()),
+            options.waiting(),
+            options.shared.pattern
+        ));
     }
     let silent = options.shared.quiet || options.csv;
     let mut say = |note: &str| {
