@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// Waits until `is_so`, for at most a minute.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
@@ -126,7 +126,7 @@ fn an_interrupt_during_the_cleanup_is_the_status() {
 }
 
 /// Is the process whose number the file has still there, and no zombie?
-fn is_alive(pid_file: &Path) -> bool {
+pub fn is_alive(pid_file: &Path) -> bool {
     let pid = fs::read_to_string(pid_file).unwrap();
     let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
     status.contains("\nState:") && !status.contains("\nState:\tZ")
@@ -183,6 +183,21 @@ fn a_guard_that_is_slow_to_start_outlives_signals_to_its_group() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     wait_until("the command has ended", || !is_alive(&pid));
+}
+
+/// A shell that never gets to the guard's first line: the command runs without a guard.
+#[test]
+fn a_guard_that_never_starts_holds_no_command_up() {
+    let dir = TempDir::new().unwrap();
+    let shell = dir.path().join("sh");
+    fs::write(&shell, "#!/bin/sh\nexec sleep 100000\n").unwrap();
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let mut unguarded = lab(dir.path());
+    unguarded.env("PATH", path).args(["-N", "-r", "1", "touch ran"]).current_dir(dir.path());
+    let (status, _, said) = ended(&mut crate::common::bounded(60, &unguarded));
+    assert_eq!(status, Some(0), "{said}");
+    assert!(dir.path().join("ran").exists());
 }
 
 #[test]

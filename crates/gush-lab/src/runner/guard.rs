@@ -11,7 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use gush::Unpoisoned;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
+use rustix::io::retry_on_intr;
 use rustix::process::Pid;
 
 /// A line on standard input dismisses the guard; end of file means that this program has ended.
@@ -31,8 +33,21 @@ struct Guard {
     running: File,
 }
 
-/// None where there is no shell: then only a signal that this program can heed ends the processes.
+/// None where no shell starts: then only a signal that this program can heed ends the processes.
 static GUARD: Mutex<Option<Guard>> = Mutex::new(None);
+
+/// A shell that hangs at its start must not hang the lab: nothing is guarded then.
+const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// Waits until the traps are set: before, a command that signals its group would end the guard.
+fn has_begun(shell: &mut Child) -> io::Result<()> {
+    let mut is_ready = shell.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let mut polled = [PollFd::new(&is_ready, PollFlags::IN)];
+    match retry_on_intr(|| poll(&mut polled, Some(&PATIENCE)))? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => is_ready.read_exact(&mut [0]),
+    }
+}
 
 impl Guard {
     fn start() -> io::Result<Self> {
@@ -42,8 +57,12 @@ impl Guard {
         // Out of the way of a directory that somebody wants to unmount.
         shell.stderr(running.try_clone()?).process_group(0).current_dir("/");
         let mut shell = shell.spawn()?;
-        // Before its traps are set, a command that signals its group would end the guard.
-        let _ = shell.stdout.take().map(|mut is_ready| is_ready.read(&mut [0]));
+        if let Err(error) = has_begun(&mut shell) {
+            // Both fail only when it is gone already.
+            let _ = shell.kill();
+            let _ = shell.wait();
+            return Err(error);
+        }
         Ok(Self { shell, running })
     }
 
