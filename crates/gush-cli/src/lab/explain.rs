@@ -49,7 +49,7 @@ pub struct ExplainArgs {
     json: bool,
     #[command(flatten)]
     keep: Keep,
-    /// Options of the suite, after --, such as -- --bytes 256M
+    /// Options of the suite, after --, such as -- --bytes 256M, or -- --dir DIR
     #[arg(value_name = "OPTION", last = true)]
     options: Vec<String>,
 }
@@ -105,11 +105,13 @@ impl ExplainArgs {
         // Figures made under a profiler are slower ones: they go into no store.
         let mut words = vec!["lab", suite, "--only", case, "--rounds", "1", "--json", "--no-store"];
         words.extend(self.options.iter().map(String::as_str));
-        let recording = explain::perf::record(&this_program()?, &words)?;
-        // perf ends in order at an interrupt, and its half recording would look whole.
+        let recording = explain::perf::record(&this_program()?, &words);
+        // perf ends in order at an interrupt, and its half recording would look whole; or it is
+        // killed, and would be said to have failed.
         if interrupt::requested() {
             return Err(Error::refused("interrupted"));
         }
+        let recording = recording?;
         let stacks = Stacks::of_script(&recording.script)?;
         if !stacks.sees_kernel() {
             talker.say(

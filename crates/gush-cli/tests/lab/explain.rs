@@ -1,11 +1,15 @@
 //! `gush lab explain` from a user's view.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use crate::common::{gush, skipped};
+use crate::run_ends::{is_alive, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 fn said(output: &Output) -> String {
@@ -130,6 +134,36 @@ fn a_missing_perf_says_which_package_has_it() {
     let output = command.output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty());
     assert!(said(&output).contains("perf is not installed: the package is linux-perf"));
+}
+
+#[test]
+fn a_signal_ends_the_lab_and_a_perf_that_hangs() {
+    let endless = "echo $$ >$pid.new; mv $pid.new $pid; exec sleep 100000";
+    // What perf records keeps its output open, and nobody but the lab ends it.
+    let recorded = "sleep 100000 & echo $! >$pid.new; mv $pid.new $pid; wait";
+    let cases = [("cpu-clock:k", endless), ("--delay=-1", recorded), ("script", endless)];
+    for (hangs, how) in cases {
+        let dir = TempDir::new().unwrap();
+        let [perf, pid] = ["perf", "pid"].map(|name| dir.path().join(name));
+        let script = format!(
+            "#!/bin/sh\ncase \" $* \" in *' {hangs} '*) ;; *) exit 0;; esac\n\
+             pid='{}'\n{how}\n",
+            pid.display()
+        );
+        fs::write(&perf, script).unwrap();
+        fs::set_permissions(&perf, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+        let mut lab = gush();
+        lab.env("PATH", path).args(["lab", "explain", "pipe:write-read", "--no-store"]);
+        let mut lab = lab.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("perf has started", || pid.exists());
+        kill_process(Pid::from_child(&lab), Signal::TERM).unwrap();
+        wait_until(hangs, || lab.try_wait().unwrap().is_some());
+        let mut said = String::new();
+        lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "gush: lab: explain: interrupted\n", "{hangs}");
+        wait_until("perf has ended", || !is_alive(&pid));
+    }
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Recording with `perf`, where allowed; elsewhere the remedy.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use super::switch;
 use crate::Error;
-use crate::runner::children;
+use crate::runner::children::{self, Running};
 
 /// Quietly, and without a copy of each program and library in the user's `~/.debug`
 /// (perf-buildid-cache(1)).
@@ -38,17 +38,23 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
     command.arg("--").arg(program).args(words);
     let (name, value) = switch::environment(dir.path());
     command.env(name, value);
-    let ran = run(&mut command)?;
-    if !ran.status.success() {
-        return Err(Error::refused(without_prefix(&last_line(&ran.stderr)).to_owned()));
+    // Files: a pipe has no end while what perf started holds it, also when perf is killed.
+    let [stdout, stderr] = ["stdout", "stderr"].map(|name| dir.path().join(name));
+    let failed = |error| Error::failed("cannot keep the output of perf", error);
+    command.stdin(Stdio::null()).stdout(File::create(&stdout).map_err(failed)?);
+    command.stderr(File::create(&stderr).map_err(failed)?);
+    if !children::start(&mut command)?.finish()?.status.success() {
+        let said = fs::read(&stderr).map_err(failed)?;
+        return Err(Error::refused(without_prefix(&last_line(&said)).to_owned()));
     }
     let mut script = Command::new("perf");
     script.args(["script", "-i"]).arg(&data);
-    let printed = run(&mut script)?;
+    script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let printed = children::start(&mut script)?.finish()?;
     if !printed.status.success() {
         return Err(Error::refused(format!("perf script failed: {}", last_line(&printed.stderr))));
     }
-    Ok(Recording { stdout: ran.stdout, script: printed.stdout })
+    Ok(Recording { stdout: fs::read(&stdout).map_err(failed)?, script: printed.stdout })
 }
 
 /// Why the kernel cannot be recorded, and what helps.
@@ -80,20 +86,26 @@ pub(crate) fn may_record() -> Result<(), Obstacle> {
     // Tried on `true`: the settings alone do not say whether a container may.
     probe.args(RECORD).args(["-e", "cpu-clock:k", "-g", "-o", "/dev/null", "--", "true"]);
     // With two pipes the standard library panics if a filter denies ioctl.
-    probe.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null());
-    let output = probe.output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Obstacle::new("perf is not installed").remedy(
+    probe.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let output = children::start(&mut probe).and_then(Running::finish);
+    let output = output.map_err(|error| match error.io_error().map(io::Error::kind) {
+        Some(io::ErrorKind::NotFound) => Obstacle::new("perf is not installed").remedy(
             "the package is linux-perf (Debian), linux-tools-$(uname -r) (Ubuntu), or perf (Fedora, \
              Arch, openSUSE, Alpine)",
         ),
-        _ => Obstacle::new(format!("perf does not start: {}", gush_text::os_text(&error))),
+        _ => Obstacle::new(error.to_string()),
     })?;
     if output.status.success() {
         return Ok(());
     }
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(obstacle(&said, paranoid.as_deref().map(str::trim), rustix::process::geteuid().is_root()))
+    Err(obstacle(&said, paranoid().as_deref(), rustix::process::geteuid().is_root()))
+}
+
+/// The level of the setting that says who may profile; none where the kernel counts no events.
+pub(crate) fn paranoid() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+    Some(text.trim().to_owned())
 }
 
 /// The reason why perf did not record, and the remedy.
@@ -111,23 +123,18 @@ fn obstacle(said: &str, paranoid: Option<&str>, is_root: bool) -> Obstacle {
     if !refused.iter().any(|words| said.contains(words)) {
         return Obstacle::new(format!("perf cannot record here: {}", last_line(said.as_bytes())));
     }
+    const CONTAINER: &str =
+        "start it with --cap-add PERFMON and a seccomp profile that allows perf_event_open";
     match is_root {
-        true => Obstacle::new("root may not profile the kernel in this container").remedy(
-            "start it with --cap-add PERFMON and a seccomp profile that allows perf_event_open",
-        ),
-        false => Obstacle::new(format!(
-            "this user may not profile the kernel (kernel.perf_event_paranoid is {paranoid})"
-        ))
-        .remedy(
+        true => {
+            Obstacle::new("root may not profile the kernel in this container").remedy(CONTAINER)
+        }
+        false => Obstacle::new("this user may not profile the kernel").remedy(&format!(
             "run it as root, or have root run 'sysctl kernel.perf_event_paranoid=1 \
-             kernel.kptr_restrict=0', or 'setcap cap_perfmon,cap_syslog+ep' on the perf program",
-        ),
+             kernel.kptr_restrict=0' (the first is {paranoid} now), or 'setcap \
+             cap_perfmon,cap_syslog+ep' on the perf program; a container needs more: {CONTAINER}"
+        )),
     }
-}
-
-fn run(command: &mut Command) -> Result<Output, Error> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    children::start(command)?.finish()
 }
 
 /// The sentence alone of a message of this program: `gush: lab: pipe: unknown case 'x'`.
@@ -176,10 +183,9 @@ mod tests {
             |said, paranoid, is_root| Error::from(obstacle(said, paranoid, is_root)).to_string();
         let denied = "Error:\nNo permission to enable cpu-clock:k event.\n\nConsider adjusting \
                       /proc/sys/kernel/perf_event_paranoid setting";
-        assert!(explained(denied, Some("2"), false).contains("kernel.perf_event_paranoid is 2"));
-        assert!(
-            explained(denied, Some("2"), false).contains("sysctl kernel.perf_event_paranoid=1")
-        );
+        for remedy in ["sysctl kernel.perf_event_paranoid=1", "2 now", "--cap-add PERFMON"] {
+            assert!(explained(denied, Some("2"), false).contains(remedy));
+        }
         assert!(explained(denied, Some("2"), true).contains("--cap-add PERFMON"));
         let ubuntu = "WARNING: perf not found for kernel 6.8.0-31\n\n  You may need to install";
         assert!(explained(ubuntu, Some("4"), true).contains("linux-tools-$(uname -r)"));
