@@ -166,7 +166,7 @@ fn everyday_command_lines_have_an_equivalent() {
         ("-s TCP:h:1,fork PIPE", "gush link tcp:h:1,fork,prefer=4 pipe:"),
         (
             "TCP6-LISTEN:1,range=[::ffff:127.0.0.0]/104 -",
-            "gush link tcp6-listen:1,range=127.0.0.0/8 -",
+            "gush link tcp6-listen:1,range=::ffff:127.0.0.0/104 -",
         ),
         // socat removes the name of UNIX-CONNECT alone.
         ("- UNIX:s,bind=c", "gush link - unix-client:s,bind=c,unlink-close=0"),
