@@ -79,7 +79,6 @@ fn the_equivalent_does_what_socat_does() {
         "-t 0.1 - SYSTEM:'cat >got; sleep 1; echo later',nofork",
         "-u SYSTEM:'test $SOCAT_PID = $SOCAT_PPID && echo same' -",
         "-u SYSTEM:'echo $0' -",
-        "-u SHELL:'echo $0 $SHELL',shell=/bin/sh -",
         "-u -r forward -R back - CREATE:made",
         "-U -r forward -R back SYSTEM:'cat >made' -",
         "-t 1 SYSTEM:'until test -p f; do sleep 0.01; done; stat -c %a f >seen' PIPE:f,mode=666",
