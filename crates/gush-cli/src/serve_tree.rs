@@ -22,8 +22,6 @@ use crate::talk::Talker;
 #[command(name = "serve-tree", version, max_term_width = 100)]
 struct ServeTreeArgs {}
 
-const BY_HAND: &str = "is started by `gush cp SOURCE HOST:DEST`, not by hand";
-
 /// The definition of `gush serve-tree`.
 pub fn command() -> Command {
     ServeTreeArgs::command()
@@ -36,8 +34,11 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         return status;
     }
     let talker = Talker::new("gush serve-tree").ending_unread(gush_tree::remove_temporaries);
-    if std::io::stdin().is_terminal() || std::io::stdout().is_terminal() {
-        return talker.fail(BY_HAND);
+    // A terminal, or /dev/null: the other side has a pipe or a socket.
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let kind = input.and_then(|input| input.metadata()).map(|found| found.file_type());
+    if kind.is_ok_and(|kind| kind.is_char_device()) || std::io::stdout().is_terminal() {
+        return talker.fail("not to be run by hand: `gush cp SOURCE HOST:DEST` starts it");
     }
     gush_process::ignore_sigpipe();
     if let Err(status) = talker.outlives_file_size_limit() {
@@ -52,19 +53,14 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         std::io::stdin().as_fd().try_clone_to_owned(),
         std::io::stdout().as_fd().try_clone_to_owned(),
     );
-    let (served, may_be_silent) = match streams {
+    let served = match streams {
         (Ok(input), Ok(output)) => {
-            let (input, output) = (File::from(input), File::from(output));
-            // A further connection of a copy that has ended meanwhile says nothing, either, but its
-            // stream is no device such as /dev/null.
-            let kind = input.metadata().map(|found| found.file_type());
-            let may_be_silent = kind.is_ok_and(|kind| !kind.is_char_device());
             // The other side sees the end of a stream when the last descriptor of it is closed.
             if let Ok(nowhere) = File::options().read(true).write(true).open("/dev/null") {
                 let _ = rustix::stdio::dup2_stdin(&nowhere);
                 let _ = rustix::stdio::dup2_stdout(&nowhere);
             }
-            (gush_wire::serve(input, output), may_be_silent)
+            gush_wire::serve(File::from(input), File::from(output))
         }
         (Err(error), _) | (_, Err(error)) => {
             return talker
@@ -73,8 +69,6 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(gush_wire::Error::Silent) if may_be_silent => ExitCode::SUCCESS,
-        Err(gush_wire::Error::Silent) => talker.fail(BY_HAND),
         Err(error) => {
             // Streams of a session that has failed are not waited for. A message that nobody reads
             // ends the program and does the same, which is possible once.

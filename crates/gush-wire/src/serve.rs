@@ -18,13 +18,14 @@ use crate::{receive, send};
 ///
 /// # Errors
 /// When a stream fails, or the other side breaks the protocol. Entries that fail are reported to
-/// it. [`Error::Silent`] may be a further connection of a copy that has ended meanwhile; nothing
-/// was asked for.
+/// it. One that is gone before it has said anything asks for nothing.
 pub fn serve(input: File, output: File) -> Result<(), Error> {
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     output.record(&Hello::OURS)?;
     let request = output.flush().and_then(|()| meet(&mut input)).and_then(|()| input.record());
     match request {
+        // A further connection of a copy that has ended meanwhile, say.
+        Err(Error::Silent) => Ok(()),
         Err(Error::Io { error, .. }) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         request => serve_request(request?, input, output),
     }

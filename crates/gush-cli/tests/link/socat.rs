@@ -305,16 +305,20 @@ impl Drop for Group {
     }
 }
 
+/// gush by the name of socat, and socat itself where it is installed.
+fn programs() -> Vec<Vec<&'static str>> {
+    let mut programs = vec![vec![env!("CARGO_BIN_EXE_gush"), "socat"]];
+    match Command::new("socat").arg("-V").output() {
+        Ok(_) => programs.push(vec!["socat"]),
+        Err(_) => skipped("no socat to compare with"),
+    }
+    programs
+}
+
 /// Of one peer's datagrams an empty one is the end; those of any sender it is nothing.
 #[test]
 fn an_empty_datagram_is_what_it_is_to_socat() {
-    let gush_socat = [env!("CARGO_BIN_EXE_gush"), "socat"];
-    let mut programs = vec![&gush_socat[..]];
-    let socat = ["socat"];
-    match Command::new("socat").arg("-V").output() {
-        Ok(_) => programs.push(&socat),
-        Err(_) => skipped("no socat to compare with"),
-    }
+    let programs = programs();
     for (address, ends) in [
         ("UDP-LISTEN:PORT,bind=127.0.0.1", Ends::Link),
         ("UDP-LISTEN:PORT,bind=127.0.0.1,fork", Ends::Client),
@@ -367,13 +371,7 @@ fn an_empty_datagram_is_what_it_is_to_socat() {
 
 #[test]
 fn a_datagram_longer_than_the_size_is_cut() {
-    let gush_socat = [env!("CARGO_BIN_EXE_gush"), "socat"];
-    let mut programs = vec![&gush_socat[..]];
-    let socat = ["socat"];
-    match Command::new("socat").arg("-V").output() {
-        Ok(_) => programs.push(&socat),
-        Err(_) => skipped("no socat to compare with"),
-    }
+    let programs = programs();
     let udp = "SYSTEM:while ! test -s got; do printf 0123456789; sleep 0.05; done";
     for (address, peer) in [
         ("UDP-RECV:PORT,bind=127.0.0.1", "UDP-SENDTO:127.0.0.1:PORT"),
@@ -459,12 +457,7 @@ enum Ends {
 fn a_byte_for_a_file_that_is_only_read_is_a_failure() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("f"), "abc").unwrap();
-    let mut programs = vec![vec![env!("CARGO_BIN_EXE_gush"), "socat"]];
-    match Command::new("socat").arg("-V").output() {
-        Ok(_) => programs.push(vec!["socat"]),
-        Err(_) => skipped("no socat to compare with"),
-    }
-    for program in programs {
+    for program in programs() {
         for (input, file, code, heard) in [
             (&b""[..], "f", 0, Some("abc")),
             (b"bytes", "f", 1, None),

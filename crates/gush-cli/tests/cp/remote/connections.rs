@@ -225,7 +225,7 @@ fn a_server_whose_other_side_is_gone_says_nothing() {
     remote_succeeds(
         dir.path(),
         ": | $G serve-tree >/dev/null || exit
-        exec 3> >(:); wait $!; $G serve-tree </dev/zero >&3",
+        exec 3> >(:); wait $!; cat /dev/zero | $G serve-tree >&3",
     );
 }
 
@@ -235,7 +235,7 @@ fn a_server_that_a_user_starts_says_so() {
     grantpt(&master).and_then(|()| unlockpt(&master)).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap();
     let side = || File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let said = "gush: serve-tree: is started by `gush cp SOURCE HOST:DEST`, not by hand\n";
+    let said = "gush: serve-tree: not to be run by hand: `gush cp SOURCE HOST:DEST` starts it\n";
     let ways: [(Stdio, Stdio); 3] = [
         (side().into(), Stdio::piped()),
         (std::io::pipe().unwrap().0.into(), side().into()),
