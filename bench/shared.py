@@ -17,13 +17,6 @@ def build(*package, binary="gush"):
     return str(Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / binary)
 
 
-def build_bare(work):
-    """Compiles the bare splice loops of bare.c into the directory `work`; answers their path."""
-    binary = str(Path(work) / "bare")
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", binary, str(ROOT / "bench/bare.c")], check=True)
-    return binary
-
-
 def print_machine(peers):
     model = next(
         (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
@@ -31,15 +24,6 @@ def print_machine(peers):
     )
     print(f"machine: {model}, {os.cpu_count()} processors, Linux {platform.release()}")
     print(f"peers: {'; '.join(peers)}; load {os.getloadavg()[0]:.2f} at the start")
-
-
-def first_line(argv):
-    """The first line that a program prints, or nothing if it is not installed."""
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True)
-    except FileNotFoundError:
-        return ""
-    return (done.stdout + done.stderr).splitlines()[0]
 
 
 def interleaved(contenders, rounds, measure):
@@ -56,40 +40,6 @@ def interleaved(contenders, rounds, measure):
             if round_number > 0:
                 samples[label].append(sample)
     return samples
-
-
-class Quiet:
-    """Measures in moments in which nothing else runs, as far as `patience` seconds a sample allow."""
-
-    def __init__(self, patience):
-        self.patience, self.samples, self.noisy = patience, 0, 0
-
-    def of(self, measure):
-        return lambda contender: self.sample(measure, contender)
-
-    def sample(self, measure, contender):
-        deadline = time.monotonic() + self.patience
-        self.samples += 1
-        while True:
-            # Several looks in turn: a compiler, too, waits for its disk now and then.
-            looks = 0
-            while looks < 4 and time.monotonic() < deadline:
-                looks = looks + 1 if running() == 1 else 0
-                time.sleep(0.002)
-            sample = measure(contender)
-            if running() == 1:
-                return sample
-            if time.monotonic() >= deadline:
-                self.noisy += 1
-                return sample
-
-
-def running():
-    """How many threads of the machine run or could run now, this one included (proc_stat(5))."""
-    for line in open("/proc/stat"):
-        if line.startswith("procs_running"):
-            return int(line.split()[1])
-    return 1
 
 
 def ratios(mine, theirs):
