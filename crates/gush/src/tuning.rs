@@ -50,19 +50,11 @@ pub struct Tuning {
     pipe_bytes: Option<usize>,
     pub(crate) advice: Advice,
     pub(crate) space: Space,
-    pub(crate) gift: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self {
-            buffer_bytes: None,
-            pipe_bytes: None,
-            advice: Advice::None,
-            space: Space::AsWritten,
-            // A gift lets the kernel move a page into a file's cache.
-            gift: true,
-        }
+        Self { buffer_bytes: None, pipe_bytes: None, advice: Advice::None, space: Space::AsWritten }
     }
 }
 
@@ -104,13 +96,6 @@ impl Tuning {
     #[must_use]
     pub fn space(mut self, space: Space) -> Self {
         self.space = space;
-        self
-    }
-
-    /// Whether vmsplice gives the pages away with `SPLICE_F_GIFT` (the default) or only lends them.
-    #[must_use]
-    pub fn gift(mut self, yes: bool) -> Self {
-        self.gift = yes;
         self
     }
 

@@ -210,16 +210,11 @@ impl Flow {
                     return Err(Errno::NOMEM);
                 };
                 let Hand { from, to, .. } = self.held.hand;
-                let end = if self.fixed.gift {
-                    // SPLICE_F_GIFT takes whole pages (vmsplice(2)); the surplus is discarded
-                    // later.
-                    (to as usize).next_multiple_of(page_bytes())
-                } else {
-                    to as usize
-                };
-                let range = from as usize..end;
+                // SPLICE_F_GIFT lets the kernel move a page into a file's cache, and takes whole
+                // pages (vmsplice(2)): the surplus is discarded later.
+                let end = (to as usize).next_multiple_of(page_bytes());
                 pages
-                    .splice_into(pipe.write_end(), range, self.fixed.gift)
+                    .splice_into(pipe.write_end(), from as usize..end, true)
                     .inspect(|&bytes| self.held.lent.put(bytes))
             }
             Op::Discard => {

@@ -21,7 +21,6 @@ pub(super) enum SourceState {
 /// The terms that no answer changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FixedTerms {
-    pub(super) gift: bool,
     pub(super) rereads: bool,
     /// A method was asked for by name.
     pub(super) named: bool,
@@ -36,7 +35,6 @@ impl FixedTerms {
     pub(super) fn of(terms: &Terms, call_bytes: usize) -> Self {
         let as_u32 = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         Self {
-            gift: terms.gift,
             rereads: terms.rereads,
             named: terms.choice != Choice::Auto,
             short_bytes: as_u32(terms.short_bytes),

@@ -37,8 +37,6 @@ pub struct Terms {
     /// Runs of zeros become holes of the target, a file at an offset; the bytes pass through
     /// memory. A fan makes none.
     pub make_holes: bool,
-    /// vmsplice gives the pages away (`SPLICE_F_GIFT`) instead of only lending them.
-    pub gift: bool,
     /// The most bytes to take, or all. A datagram is never cut: one longer than the rest stays in
     /// the socket, and is an error (`EMSGSIZE`).
     pub length_bytes: Option<u64>,
@@ -60,7 +58,6 @@ impl Default for Terms {
             expected_bytes: None,
             rereads: false,
             make_holes: false,
-            gift: true,
             length_bytes: None,
         }
     }

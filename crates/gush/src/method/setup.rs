@@ -11,7 +11,6 @@ pub(crate) struct Setup {
     /// The user named the pipe's size, and answers for that.
     pub(crate) pipe_is_named: bool,
     pub(crate) buffer_is_named: bool,
-    pub(crate) gift: bool,
     pub(crate) makes_holes: bool,
     /// The move has a rate limit.
     pub(crate) is_limited: bool,
@@ -26,7 +25,6 @@ impl Setup {
             pipe_bytes: pipe,
             pipe_is_named: pipe.is_some(),
             buffer_is_named: buffer.is_some(),
-            gift: tuning.gift,
             makes_holes: false,
             is_limited: false,
             inspectors: None,

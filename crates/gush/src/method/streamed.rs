@@ -56,7 +56,6 @@ impl<'fd> Streamed<'fd> {
     ) -> Result<Self, Refusal> {
         let terms = Terms {
             choice: Choice::Only(method),
-            gift: setup.gift,
             rereads: pair.source.has_offsets(),
             make_holes: setup.makes_holes,
             ..terms

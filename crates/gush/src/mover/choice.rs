@@ -49,14 +49,14 @@ impl Choosing<'_, '_> {
         } else if self.makes_holes && name != MethodName::ReadWrite {
             "only read-write sees which blocks are zero, and holes are to be made of them"
         } else if request.holes == Holes::Fill && self.may_leave_holes(name) {
-            "it can leave holes, and every byte is to be written"
+            "it can leave holes, and every byte must be written"
         } else if self.is_watched
             && target.holds_splices()
             && matches!(name, MethodName::Sendfile | MethodName::Splice | MethodName::Vmsplice)
         {
             Refusal::HELD_BY_SOCKET
         } else if !named && request.shows_bytes() && !traits.sees_bytes {
-            "the bytes are to be looked at, and it does not see them"
+            "it bypasses user space, so the bytes cannot be inspected"
         } else if !named
             && let Some(memory) = request.refusals
             && memory.knows(name, source, target)

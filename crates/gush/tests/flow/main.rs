@@ -65,12 +65,6 @@ fn pairs() -> Vec<(&'static str, PortState, PortState, Terms)> {
             Terms { expected_bytes: Some(20), ..only(MethodName::Splice) },
         ),
         (
-            "file to stream, lent and not given away",
-            quick(File),
-            quick(Stream),
-            Terms { gift: false, ..only(MethodName::Vmsplice) },
-        ),
-        (
             "file to stream, spliced, read again after a refusal",
             quick(File),
             quick(Stream),

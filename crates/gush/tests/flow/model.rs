@@ -306,8 +306,8 @@ fn most_of(op: Op, account: &Account, [source, target]: [&PortState; 2], terms: 
         Op::Fill(most) => most.min(24),
         Op::Write if terms.make_holes => account.run_bytes(target),
         Op::Write => account.in_buf,
-        // Of a page that is given away, the rest after the bytes goes with them.
-        Op::Lend => account.in_buf + if terms.gift { 3 } else { 0 },
+        // Whole pages are given away: the rest after the bytes goes with them.
+        Op::Lend => account.in_buf + 3,
         Op::Discard => account.lent,
         Op::Empty if account.lent > 0 => account.in_buf.min(account.lent),
         Op::Empty | Op::Spill => account.in_pipe,

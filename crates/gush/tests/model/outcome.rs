@@ -57,7 +57,7 @@ fn moved(plan: &Plan, source: &Source, target: &Target) -> Result<Report, Error>
             rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK).expect("O_NONBLOCK");
         }
     }
-    let mut tuning = Tuning::default().gift(plan.gift);
+    let mut tuning = Tuning::default();
     if let Some(bytes) = plan.buffer_bytes {
         tuning = tuning.buffer_bytes(bytes);
     }

@@ -39,7 +39,6 @@ pub struct Plan {
     pub length: Option<usize>,
     pub buffer_bytes: Option<usize>,
     pub pipe_bytes: Option<usize>,
-    pub gift: bool,
     pub threads: usize,
     pub holes: Holes,
     pub digest: bool,
@@ -110,13 +109,13 @@ pub fn any_plan(with_devices: bool) -> impl Strategy<Value = Plan> {
     ];
     let pipes = prop::option::of(prop::sample::select(vec![1usize, 4096, 16_384, 1 << 20]));
     let holes = prop::sample::select(vec![Holes::Keep, Holes::Keep, Holes::Make, Holes::Fill]);
-    let tuning = (buffers, pipes, any::<bool>(), 1..5usize, holes);
+    let tuning = (buffers, pipes, 1..5usize, holes);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let stop = prop::option::weighted(0.2, 0..600_000u64);
     (any::<u64>(), ends, places, tuning, flags, stop).prop_map(
         |(seed, (from, to, choice, len), places, tuning, flags, stop_at)| {
             let (source, target, before_len, length, zeros) = places;
-            let (buffer_bytes, pipe_bytes, gift, threads, holes) = tuning;
+            let (buffer_bytes, pipe_bytes, threads, holes) = tuning;
             let (digest, isolated, dawdle, nonblocking) = flags;
             let plan = Plan {
                 seed,
@@ -131,7 +130,6 @@ pub fn any_plan(with_devices: bool) -> impl Strategy<Value = Plan> {
                 length,
                 buffer_bytes,
                 pipe_bytes,
-                gift,
                 threads,
                 holes,
                 digest,
