@@ -262,7 +262,7 @@ fn no_last_file_vouches_for_a_verified_copy_that_has_changed() {
     assert!(!complete);
     assert_eq!(failed.len(), 2, "{failed:?}");
     assert_eq!(failed[0].0, changed);
-    assert!(failed[1].1.contains("it comes last, and not everything else"), "{failed:?}");
+    assert!(failed[1].1.contains("it is committed last, and other entries failed"), "{failed:?}");
     assert!(!dir.path().join("target/manifest").exists());
 }
 

@@ -27,7 +27,7 @@ fn a_manifest_comes_when_all_else_is_there() {
     fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
     let said = fails(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
     let why =
-        |name| format!("not copying '{name}': it comes last, and not everything else was copied");
+        |name| format!("not copying '{name}': it is committed last, and other entries failed");
     assert!(said.contains(&(why("a/MANIFEST") + "\n")), "{said}");
     assert_eq!(
         below(&dir.path().join("d")),
@@ -275,7 +275,7 @@ fn what_is_in_a_directory_that_comes_last_comes_last() {
     fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
     let said = fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
     for name in ["a/meta/f", "a/meta/x/g"] {
-        assert!(said.contains(&format!("not copying '{name}': it comes last")), "{said}");
+        assert!(said.contains(&format!("not copying '{name}': it is committed last")), "{said}");
     }
     assert_eq!(below(&dir.path().join("d")), ["b", "b/f", "meta", "meta/x", "z", "z/in the way"]);
     // A file of that name is no directory.

@@ -148,7 +148,7 @@ fn a_manifest_is_copied_when_every_share_is_whole() {
         let words = ["-aT", "--commit-last=MANIFEST", "--resume", "a", "d"];
         let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &words));
         let ended = ranks.map(end);
-        let why = "not copying 'a/MANIFEST': it comes last, and not everything else was copied";
+        let why = "not copying 'a/MANIFEST': it is committed last, and other entries failed";
         assert!(ended[0].1.contains(why), "{ended:?}");
         assert!(ended[0].1.contains("; 1 of them failed"), "{ended:?}");
         assert_eq!(ended[0].0, Some(1));

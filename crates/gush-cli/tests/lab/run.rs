@@ -126,7 +126,7 @@ fn a_missing_first_contender_is_reported_and_its_successor_named() {
     let (status, _, said) = ended(lab(dir.path()).arg(&file));
     assert_eq!(status, Some(0), "{said}");
     assert!(
-        said.contains("no-such-program-at-all is absent: true is the measure of the others"),
+        said.contains("no-such-program-at-all is absent: true is the baseline instead"),
         "{said}"
     );
 }

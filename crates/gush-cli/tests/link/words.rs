@@ -51,7 +51,7 @@ fn a_check_opens_nothing() {
         assert!(said.contains("there is no user of this name"), "{said}");
     }
     let said = refused(dir.path(), &["--check", "-u", "file:f,wronly", "null:"]);
-    assert!(said.contains("it can only be written, and its bytes are wanted"), "{said}");
+    assert!(said.contains("it can only be written, and the link reads from it"), "{said}");
 }
 
 #[test]

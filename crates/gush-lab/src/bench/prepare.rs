@@ -63,7 +63,7 @@ impl Comparison {
         let cases = contenders.iter().map(case).collect();
         let mut notes = self.notes(&shared);
         if baseline != measure {
-            notes.push(format!("{measure} is absent: {baseline} is the measure of the others"));
+            notes.push(format!("{measure} is absent: {baseline} is the baseline instead"));
         }
         let baseline = baseline.to_owned();
         Ok(Prepared { cases, absent, notes, baseline, contenders, shared })

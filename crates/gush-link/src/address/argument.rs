@@ -146,7 +146,7 @@ impl Part for Option<PathBuf> {
 impl Part for i32 {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         let read = number(argument.as_str());
-        read.map_or_else(|| argument.fault("no number of a descriptor, such as 3"), Ok)
+        read.map_or_else(|| argument.fault("expected a descriptor number, such as 3"), Ok)
     }
 
     fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -389,9 +389,11 @@ fn host(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Stri
         && host.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
     match host.parse::<Ipv4Addr>() {
         Ok(_) if family == Some(Family::V6) => {
-            fault(piece.clone(), "an IPv4 address where IPv6 is asked for")
+            fault(piece.clone(), "expected an IPv6 address, not IPv4")
         }
-        Err(_) if is_dotted => fault(piece.clone(), "no IPv4 address: four numbers up to 255"),
+        Err(_) if is_dotted => {
+            fault(piece.clone(), "expected an IPv4 address: four numbers up to 255")
+        }
         _ => Ok(host.to_owned()),
     }
 }
@@ -415,9 +417,10 @@ fn port(text: &str, piece: &Range<usize>) -> Result<String, Fault> {
         && port.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_+./*".contains(&byte));
     match is_service {
         true => Ok(port.to_owned()),
-        false => {
-            fault(piece.clone(), "no port: a number up to 65535, or a service name such as http")
-        }
+        false => fault(
+            piece.clone(),
+            "expected a port: a number up to 65535, or a service name such as http",
+        ),
     }
 }
 

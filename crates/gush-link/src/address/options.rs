@@ -187,7 +187,7 @@ options! {
     ReuseAddr "reuseaddr" ["so-reuseaddr"] Flag, [], "bind even if old connections linger; on for tcp-listen. udp-listen: share the port, whose datagrams others may get";
     Range "range" [] Ranges, [], "accept only clients in these networks; repeatable";
     SourcePort "sourceport" ["sp"] Number(1, 65535), [], "accept only clients that connect from this port";
-    LowPort "lowport" [] Flag, [], "accept only clients whose port only root binds; of a connection: bind to such a port";
+    LowPort "lowport" [] Flag, [], "accept only clients with a source port below 1024; of a connection: bind to such a port";
     Bind "bind" [] Text, [], "local address, HOST or HOST:PORT; of a Unix socket its own name";
     BindTempName "bind-tempname" ["unix-bind-tempname"] Path, [], "bind to a new name, with random letters for the last XXXXXX";
     SeqPacket "seqpacket" [] Flag, [], "a Unix socket of packets (SOCK_SEQPACKET), not a stream";
@@ -223,7 +223,7 @@ options! {
     ReceiveBuffer "rcvbuf" ["so-rcvbuf"] Size, [], "size of the socket's receive buffer";
     SocketOption "setsockopt" [] SocketOption, [], "any other option of the socket by its numbers in C; VALUE is a number, or bytes as x00ff; repeatable";
     Mode "mode" ["perm"] Mode, [], "permissions of the file created";
-    Umask "umask" [] Mode, [], "permissions that what is created does not get, in the place of this process's umask";
+    Umask "umask" [] Mode, [], "umask for what is created (default: this process's umask)";
     User "user" ["owner", "uid", "user-late", "uid-l"] User, [], "owner of the file, also of one that is there";
     Group "group" ["gid", "group-late", "gid-l"] Group, [], "group of the file, also of one that is there";
     Unlink "unlink" ["unlink-early"] Flag, [], "replace a socket that has no listener";

@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub only_receives: bool,
     /// Is `bind=` the name of a Unix socket?
     pub is_unix: bool,
-    /// Does the kind start a program, whose environment names the client?
+    /// May the kind start a program, whose environment names the client?
     pub is_program: bool,
     /// How many descriptors a link holds for one end.
     pub descriptors: u64,

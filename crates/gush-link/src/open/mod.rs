@@ -259,8 +259,8 @@ impl How {
     /// Refuses what cannot be used in the one direction that is wanted.
     fn fits(&self, reads: bool, writes: bool) -> Result<(), OpenError> {
         let why = match (self.unwritten && !reads, self.unread && !writes) {
-            (true, _) => "it can only be written, and its bytes are wanted",
-            (_, true) => "it can only be read, and bytes shall go there",
+            (true, _) => "it can only be written, and the link reads from it",
+            (_, true) => "it can only be read, and the link writes to it",
             _ => return Ok(()),
         };
         Err(OpenError::said("open", why))

@@ -1,4 +1,4 @@
-//! The options of `gush lab run`; `bouts` makes the comparisons that they ask for.
+//! The options of `gush lab run`; `comparisons` turns them into comparisons.
 
 mod comparisons;
 
@@ -36,8 +36,7 @@ use super::super::session::Keep;
                   one."
 )]
 pub struct RunArgs {
-    /// The commands, of which the first is the measure of the others; or a file of comparisons
-    /// (.toml)
+    /// Commands to compare, the first being the baseline; or a file of comparisons (.toml)
     #[arg(value_name = "COMMAND|FILE", required = true)]
     commands: Vec<String>,
     /// Only these comparisons of the file

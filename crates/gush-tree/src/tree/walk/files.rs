@@ -262,7 +262,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             self.failed(match &pair {
                 Err(errno) if !others_failed => lost(self.source.path(), *errno),
                 pair => {
-                    let text = "not copying {}: it comes last, and not everything else was copied";
+                    let text = "not copying {}: it is committed last, and other entries failed";
                     let error = Error::refusal(self.source.path(), text);
                     let is_there =
                         |pair: &Arc<Pair>| self.places(pair, &name).1.stat(false).is_ok();
