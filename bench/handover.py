@@ -167,7 +167,14 @@ def main():
         return subprocess.Popen(command, stderr=log, env=env)
 
     running = [start()]
-    time.sleep(1)
+    deadline = time.monotonic() + 10
+    # A connection would reach the reader.
+    while f":{front:04X} 00000000:0000 0A" not in Path("/proc/net/tcp").read_text():
+        if running[0].poll() is not None or time.monotonic() > deadline:
+            running[0].kill()
+            log.seek(0)
+            sys.exit(f"{words.gush} does not listen:\n{log.read()}")
+        time.sleep(0.05)
     result = Path(held.name) / "sent"
     sender = os.fork()
     if sender == 0:
