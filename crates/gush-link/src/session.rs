@@ -272,7 +272,11 @@ impl Shared {
         let addresses = self.in_order(&self.client, self.other.address());
         let is_of_append = error.refusal().is_some_and(gush::Refusal::is_of_append);
         let hint = is_of_append.then(|| self.written_anew(addresses)).flatten();
-        let hint = hint.as_deref().or(error.hint());
+        let end = error.end().map(|end| match end {
+            gush_net::End::A => addresses.0,
+            gush_net::End::B => addresses.1,
+        });
+        let hint = hint.as_deref().or(error.hint()).or_else(|| denied(error, end?));
         let one_way = self.settings.one_way;
         let mut failure = ends::relay_failure(error, first, second, hint, one_way);
         failure.reader_gone = match error.end() {
@@ -313,4 +317,12 @@ impl Shared {
     fn early_warnings(&self) -> Option<Suppressed> {
         self.early_warnings.lock().unpoisoned().passes(Instant::now())
     }
+}
+
+/// The remedy for a datagram that may not be sent (ip(7), EACCES).
+fn denied(error: &Error, to: &Address) -> Option<&'static str> {
+    let is_it = error.io_error()?.kind() == io::ErrorKind::PermissionDenied
+        && to.kind().takes(Opt::Broadcast)
+        && !to.options().is_on(Opt::Broadcast);
+    is_it.then_some("a broadcast address takes the option broadcast")
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::link::{PATIENCE, Running, eventually};
-use crate::common::{gush, noise, not_applicable, skipped};
+use crate::common::{file_of, gush, noise, not_applicable, skipped};
 use gush_test::Port;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -32,6 +32,22 @@ fn heard(socket: &UdpSocket) -> Vec<u8> {
     let mut bytes = [0; 2048];
     let count = socket.recv(&mut bytes).unwrap();
     bytes[..count].to_vec()
+}
+
+#[test]
+fn a_broadcast_address_asks_for_its_option() {
+    for kind in ["udp-datagram", "udp-sendto"] {
+        let link = || format!("{kind}:127.255.255.255:9");
+        let mut command = gush();
+        command.args(["link", "-u", "-", &link()]).stdin(file_of(b"x"));
+        let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        let ends = "Permission denied after 0 bytes; 1 more were read but not delivered \
+                    (a broadcast address takes the option broadcast)\n";
+        assert!(said.ends_with(ends), "{said}");
+        let mut command = gush();
+        command.args(["link", "-u", "-", &(link() + ",broadcast")]).stdin(file_of(b"x"));
+        assert!(command.output().unwrap().status.success());
+    }
 }
 
 /// A log shipper goes on when its receiver has restarted; a connected socket fails at the first

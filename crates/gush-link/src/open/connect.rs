@@ -259,11 +259,13 @@ pub(super) fn bind(
             return Err(OpenError::said("bind", why));
         }
     };
-    let fail = move |errno: Errno| {
-        OpenError::new(format!("bind to {local}"), errno).doing(Doing::Listening)
+    let fail = |local: SocketAddr| {
+        move |errno: Errno| {
+            OpenError::new(format!("bind to {local}"), errno).doing(Doing::Listening)
+        }
     };
     if options.is_on(Opt::ReuseAddr) {
-        sockopt::set_socket_reuseaddr(fd, true).map_err(fail)?;
+        sockopt::set_socket_reuseaddr(fd, true).map_err(fail(local))?;
     }
     let ports = if is_low && local.port() == 0 { LOW_PORTS } else { local.port()..=local.port() };
     let mut answer = Ok(());
@@ -275,7 +277,7 @@ pub(super) fn bind(
             break;
         }
     }
-    answer.map_err(fail)
+    answer.map_err(fail(local))
 }
 
 /// Ports that only root binds, and that no service has (rresvport(3)).

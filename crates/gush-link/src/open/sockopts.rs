@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use socket2::SockRef;
 
 use super::ancillary;
@@ -61,7 +62,23 @@ pub(super) fn set(fd: &OwnedFd, is_v4: bool, options: &Options) -> Result<(), Op
 }
 
 pub(super) fn failure(option: Opt) -> impl Fn(io::Error) -> OpenError {
-    move |error| OpenError::new(format!("set {}", option.name()), error)
+    move |error| {
+        let remedy = Errno::from_io_error(&error).and_then(|errno| remedy(option, errno));
+        OpenError::new(format!("set {}", option.name()), error).hinted_by(remedy)
+    }
+}
+
+fn remedy(option: Opt, errno: Errno) -> Option<&'static str> {
+    Some(match (option, errno) {
+        (Opt::Device | Opt::MulticastInterface, Errno::NODEV) => {
+            "`ip link` shows the interfaces of this machine"
+        }
+        // TCP_MIN_MSS and MAX_TCP_WINDOW of net/tcp.h.
+        (Opt::MaxSegment, Errno::INVAL) => "it goes from 88 to 32767",
+        (Opt::Transparent, Errno::PERM) => "it is for root, or CAP_NET_RAW",
+        (Opt::Priority, Errno::PERM) => "those above 6 are for root, or CAP_NET_ADMIN",
+        _ => return None,
+    })
 }
 
 fn each<V>(

@@ -608,3 +608,31 @@ fn a_vanished_peer_is_asked_for_as_the_user_says() {
         }
     });
 }
+
+#[test]
+fn an_option_that_the_kernel_refuses_has_a_remedy() {
+    run(async {
+        for (address, why, remedy) in [
+            ("tcp:127.0.0.1:1,interface=nosuch0", "set bindtodevice: No such device", "`ip link`"),
+            ("udp-datagram:127.0.0.1:1,multicast-if=nosuch0", "set multicast-if", "`ip link`"),
+            ("tcp:127.0.0.1:1,mss=87", "set mss: Invalid argument", "from 88 to 32767"),
+            ("tcp-listen:127.0.0.1:0,mss=32768", "set mss: Invalid argument", "from 88 to 32767"),
+            ("udp:127.255.255.255:1", "connect to 127.255.255.255:1: Permission", "with broadcast"),
+        ] {
+            let error = one(address).await.unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains(remedy)), "{address}: {error}");
+        }
+    });
+    gush_test::without_privilege(|| {
+        for (address, why, remedy) in [
+            ("tcp:127.0.0.1:1,transparent", "set transparent: Operation not", "CAP_NET_RAW"),
+            ("tcp:127.0.0.1:1,priority=7", "set priority: Operation not", "CAP_NET_ADMIN"),
+            ("tcp:127.0.0.1:1,lowport", "bind to 0.0.0.0:1023: Permission", "below 1024"),
+        ] {
+            let error = run(one(address)).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains(remedy)), "{address}: {error}");
+        }
+    });
+}
