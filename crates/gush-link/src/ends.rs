@@ -80,7 +80,8 @@ pub(crate) fn name(end: &End, address: &Address) -> Name {
 /// The failure of an end that could not be opened, with the remedy.
 pub(crate) fn open_failure(error: &OpenError) -> Failure {
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    Failure::new(format!("{error}{hint}"), error.io_error().and_then(io::Error::raw_os_error))
+    let errno = error.io_error().and_then(io::Error::raw_os_error);
+    Failure { is_refusal: error.is_refusal(), ..Failure::new(format!("{error}{hint}"), errno) }
 }
 
 /// The failure of a relay between the ends `a` and `b`, as one sentence with the remedy `hint`.

@@ -93,13 +93,21 @@ pub struct Failure {
     pub errno: Option<i32>,
     /// Did only the reader of standard output go away, as `head` does after enough lines?
     pub reader_gone: bool,
+    /// Did a proxy, or a TLS server, refuse the connection?
+    pub is_refusal: bool,
     /// Did the peer leave TLS without close_notify, as many clients do?
     pub(crate) is_unclosed: bool,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>, errno: Option<i32>) -> Self {
-        Self { message: message.into(), errno, reader_gone: false, is_unclosed: false }
+        Self {
+            message: message.into(),
+            errno,
+            reader_gone: false,
+            is_refusal: false,
+            is_unclosed: false,
+        }
     }
 
     /// A failure with the messages of `error` and its sources.

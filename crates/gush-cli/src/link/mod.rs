@@ -22,8 +22,8 @@ use clap::CommandFactory;
 use gush::Rate;
 use gush::pipe::Pool;
 use gush_link::address::{Address, AddressError};
-use gush_link::{Link, OnEnd, Settings, Stop, Tee};
-use gush_process::Termination;
+use gush_link::gush_net::Direction;
+use gush_link::{Ending, Ledger, Link, OnEnd, Settings, Stop, Tee};
 use gush_text::{errno_text, in_brackets, os_text, quote};
 
 use crate::args;
@@ -82,7 +82,8 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         gush_process::restore_terminations();
     }
     let stop = Stop::new();
-    let report = progress::report(link.ledger(), talker.clone().through(messages.clone()));
+    let is_socats = options.log_format.stamp().is_some();
+    let report = report(&options, link.ledger(), talker.clone().through(messages.clone()));
     // Before the link's threads, which inherit the mask that leaves signals to one thread.
     let (forks, exits) = (link.forks(), options.graceful);
     let watch = match signals::watch(&stop, forks, exits, messages.clone(), report) {
@@ -107,23 +108,34 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     if let Some(display) = display {
         display.finish();
     }
-    let is_drained = watch.finish();
+    let drained_by = watch.finish();
     match ran {
         // As socat, which exits with this status and leaves its clients to other processes.
-        Ok(_) if is_drained && options.graceful => {
-            signals::report_exit(Termination::Terminate);
-            ExitCode::from(signals::status(Termination::Terminate))
-        }
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(_) => match drained_by.filter(|_| options.graceful) {
+            Some(signal) => {
+                signals::report_exit(signal);
+                ExitCode::from(signals::status(signal))
+            }
+            None => ExitCode::SUCCESS,
+        },
         Err(failure) if failure.reader_gone && !options.graceful => {
             // As filters do, unless SIGPIPE was ignored from the start, and unlike socat.
             messages.wait_while_read();
             gush_process::die_of_sigpipe();
             talker.fail(failure)
         }
-        Err(failure) => talker.fail(failure),
+        Err(failure) => {
+            talker.say(&failure);
+            match is_socats && failure.is_refusal {
+                true => ExitCode::from(REFUSED_TO_SOCAT),
+                false => ExitCode::FAILURE,
+            }
+        }
     }
 }
+
+/// socat's exit status after the refusal of a proxy or a TLS server, which it takes for a warning.
+const REFUSED_TO_SOCAT: u8 = 255;
 
 /// `-,OPTION`, `-!!ADDR` and `-|ADDR` are addresses, in which clap would see short options.
 fn standard_streams(word: OsString) -> OsString {
@@ -207,11 +219,28 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
     Tee::append_to(path).map(Arc::new).map_err(failed)
 }
 
+/// Prints the totals of the running link whenever it is called.
+fn report(
+    options: &Options,
+    ledger: Arc<Ledger>,
+    talker: Talker,
+) -> Box<dyn FnMut() + Send + 'static> {
+    if options.log_format.stamp().is_none() {
+        return Box::new(progress::report(ledger, talker));
+    }
+    let ways = (options.one_way, options.one_way_back);
+    Box::new(move || {
+        let bytes = Direction::ALL.map(|way| ledger.delivered_bytes(way));
+        let is_open = ledger.connections() > 0;
+        stats::as_socat(is_open.then_some(bytes), ways).for_each(|line| talker.say(line));
+    })
+}
+
 /// Reports connections as the options say.
 fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
     let (stats, explain) = (options.stats(), options.explain);
     let is_socats = options.log_format.stamp().is_some();
-    let (is_one_way, is_back) = (options.one_way, options.one_way_back);
+    let ways = (options.one_way, options.one_way_back);
     if stats.is_none() && !explain {
         return None;
     }
@@ -221,7 +250,10 @@ fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
         }
         match stats {
             Some(Format::Text) if is_socats => {
-                stats::as_socat(record, is_one_way, is_back).for_each(|line| talker.say(line));
+                let is_open =
+                    !matches!(record.ending, Ending::OpenFailed | Ending::HandshakeFailed);
+                let bytes = [record.forward.bytes, record.back.bytes];
+                stats::as_socat(is_open.then_some(bytes), ways).for_each(|line| talker.say(line));
             }
             Some(Format::Text) => talker.say(stats::text(record)),
             Some(Format::Json) => talker.print(format_args!("{}\n", stats::json(record))),

@@ -329,7 +329,7 @@ line. With udp-listen and fork each sender is served until it is silent for 60 s
 that have been silent longest, for at least 0.5 s, are evicted for new ones.
 
 At SIGTERM a link with fork accepts no new clients, and ends when those it has are done, at the latest after 30 s (or --drain \
-TIME); a second SIGTERM ends it at once, and so do SIGINT, SIGQUIT and SIGHUP. Any other link ends at the first SIGTERM. SIGUSR1 \
+TIME); a second SIGTERM ends it at once, and so do SIGINT, SIGQUIT and SIGHUP (with --graceful those of a terminal). Any other link ends at the first SIGTERM. SIGUSR1 \
 prints the totals on standard error.
 
 Exit status: 0 if the two ends finished, -t ended the link with nothing left to deliver, or it drained; 1 if something failed or \

@@ -1,11 +1,12 @@
 //! The effects of SIGTERM, SIGINT, SIGQUIT, SIGHUP and SIGUSR1 on a link.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{self, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{process, thread};
 
 use gush_link::Stop;
-use gush_process::{Signals, Termination, Then};
+use gush_process::{Sender, Signals, Termination, Then};
 use tracing::{error, info, warn};
 
 use super::messages::Messages;
@@ -17,12 +18,15 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Notifies the signals' thread when the link has ended.
 #[derive(Debug)]
 pub struct Watch {
-    ended: Sender<()>,
+    ended: mpsc::Sender<()>,
     stop: Stop,
+    /// Of which the link drains.
+    first: Arc<OnceLock<Termination>>,
 }
 
 /// Lets SIGTERM drain a link that `forks`; a second one and the other ending signals end any link.
-/// With `exits` the process has the exit status that a shell gives to a death by the signal.
+/// With `exits` those drain it as well unless they come from a terminal, and the process has the
+/// exit status that a shell gives to a death by the signal.
 /// `report` is called at SIGUSR1.
 ///
 /// # Errors
@@ -35,13 +39,23 @@ pub fn watch(
     report: impl FnMut() + Send + 'static,
 ) -> Result<Watch, gush::Errno> {
     let (ended, is_ended) = channel();
-    let watch = Watch { ended, stop: stop.clone() };
+    let first = Arc::default();
+    let watch = Watch { ended, stop: stop.clone(), first: Arc::clone(&first) };
     let stop = stop.clone();
-    let respond = move |signal| {
+    let respond = move |signal, sender| {
+        // Of socat's processes kill(1) reaches that of the listener, and Ctrl-C all.
+        let is_for_all = !forks || sender == Sender::Terminal;
+        let is_passed = is_for_all && gush_link::open::pass_on(signal);
+        let spares = exits && !is_for_all;
+        let is_first = !stop.is_wanted();
+        let drains = is_passed || is_first && (signal == Termination::Terminate || spares);
         // A link without `fork` has a single connection, and nothing to drain.
-        if signal == Termination::Terminate && forks && !stop.is_wanted() {
+        if drains && forks {
             info!("draining: no new clients, those that are connected finish");
+            first.get_or_init(|| signal);
             stop.drain();
+        }
+        if is_passed || drains && forks {
             return Then::GoOn;
         }
         if exits {
@@ -81,9 +95,9 @@ pub fn status(signal: Termination) -> u8 {
 }
 
 impl Watch {
-    /// If a signal ended the link, the process dies of it here, after all records are written. Has
-    /// SIGTERM drained the link?
-    pub fn finish(self) -> bool {
+    /// If a signal ended the link, the process dies of it here, after all records are written.
+    /// Returns the signal that has drained the link.
+    pub fn finish(self) -> Option<Termination> {
         let by_signal = self.stop.is_ending();
         // The signals' thread waits for this.
         drop(self.ended);
@@ -94,6 +108,6 @@ impl Watch {
             }
         }
         // Not by what that thread notes afterwards: without clients the link ends at once.
-        self.stop.is_wanted()
+        self.first.get().copied()
     }
 }

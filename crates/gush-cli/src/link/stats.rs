@@ -32,16 +32,20 @@ pub fn text(record: &Record) -> String {
     line
 }
 
-/// The lines of socat's statistics, without the number of its reads. With `is_back` the only
-/// direction is from right to left.
-pub fn as_socat(record: &Record, is_one_way: bool, is_back: bool) -> impl Iterator<Item = String> {
+/// The lines of socat's statistics, without the number of its reads; without `bytes` nothing was
+/// opened. The ways are those of `-u` and `-U`.
+pub fn as_socat(
+    bytes: Option<[u64; 2]>,
+    (is_one_way, is_back): (bool, bool),
+) -> impl Iterator<Item = String> {
+    let not_open = "warning: transfer engine not yet started, statistics not available";
     let (right, left) = ("left to right", "right to left");
-    let first = (if is_back { left } else { right }, record.forward.bytes);
-    let second = (!is_one_way && !is_back).then_some((left, record.back.bytes));
-    [Some(first), second]
-        .into_iter()
-        .flatten()
-        .map(|(way, bytes)| format!("debug: STATISTICS: {way}: {bytes} byte(s)"))
+    let line = |way, bytes| format!("debug: STATISTICS: {way}: {bytes} byte(s)");
+    let first = bytes.map_or(not_open.to_owned(), |[forward, _]| {
+        line(if is_back { left } else { right }, forward)
+    });
+    let second = bytes.filter(|_| !is_one_way && !is_back).map(|[_, back]| line(left, back));
+    [Some(first), second].into_iter().flatten()
 }
 
 /// A JSON object, whose field names are stable.

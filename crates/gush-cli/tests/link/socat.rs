@@ -1,7 +1,7 @@
 //! `gush socat`, and gush by the name `socat`.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
@@ -75,7 +75,7 @@ fn what_has_no_equivalent_is_reported_and_nothing_is_run() {
         gush().args(["socat", "-u", "TUN", "CREATE:made"]).current_dir(dir.path()).output();
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let why = "unknown kind of address 'TUN'; gush link opens no network interface";
+    let why = "TUN: network interfaces are left to socat, and to WireGuard";
     assert_eq!(said(&output), format!("gush: socat: no equivalent: {why}\n"));
     assert!(!dir.path().join("made").exists());
     let output = gush().arg("socat").output().unwrap();
@@ -220,6 +220,57 @@ fn a_signal_ends_it_also_where_it_was_ignored_at_the_start() {
         link.signal(signal);
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(code), "{said}");
+    }
+}
+
+#[test]
+fn a_program_gets_a_signal_in_the_place_of_the_link() {
+    let script = "trap 'echo INT' INT; trap 'echo HUP' HUP; trap 'echo QUIT; exit' QUIT; \
+                  echo ready; while :; do sleep 0.02; done";
+    for program in programs() {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("script"), script).unwrap();
+        let mut command = Command::new(program[0]);
+        let address = "EXEC:sh script,sighup,sigint,sigquit";
+        command.args(&program[1..]).args(["-u", address, "-"]).current_dir(dir.path());
+        let mut link = Running::of(command);
+        let mut lines = BufReader::new(link.stdout()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().as_deref(), Some("ready"));
+        for (signal, name) in [(Signal::INT, "INT"), (Signal::HUP, "HUP"), (Signal::QUIT, "QUIT")] {
+            link.signal(signal);
+            assert_eq!(lines.next().as_deref(), Some(name), "{program:?}");
+        }
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(0), "{program:?} {said}");
+    }
+}
+
+/// Of socat's processes kill(1) ends that of the listener, and those of clients go on.
+#[test]
+fn clients_outlive_a_listener_that_a_signal_ends() {
+    let dir = TempDir::new().unwrap();
+    for (signal, code) in [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
+        for program in programs() {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(["-d", "-d", "UNIX-LISTEN:s,fork", "EXEC:cat"]);
+            let link = Running::of({
+                command.current_dir(dir.path());
+                command
+            });
+            link.says("listening on");
+            let mut client = UnixStream::connect(dir.path().join("s")).unwrap();
+            let mut ask = || {
+                client.write_all(b"?").unwrap();
+                client.read_exact(&mut [0]).unwrap();
+            };
+            ask();
+            link.signal(signal);
+            eventually("it listens no more", || !dir.path().join("s").exists());
+            ask();
+            drop(client);
+            let (status, _, said) = link.finish();
+            assert_eq!(status.code(), Some(code), "{program:?} {said}");
+        }
     }
 }
 
@@ -443,6 +494,99 @@ fn statistics_are_no_errors_and_name_each_direction_as_socat_does() {
         let expected: Vec<_> =
             ways.iter().map(|way| format!("I STATISTICS: {way} byte(s)")).collect();
         assert_eq!(lines, expected, "{switches:?}: {text}");
+    }
+}
+
+/// Scripts test it: socat's own word for a connection that a proxy or a TLS server refuses.
+#[test]
+fn a_refusal_of_a_server_that_is_there_has_the_exit_status_of_socat() {
+    for program in programs() {
+        for (address, answer, code) in [
+            ("SOCKS4:127.0.0.1:10.0.0.1:1,socksport=PORT", &b"\0\x5b\0\0\0\0\0\0"[..], 255),
+            ("SOCKS4A:127.0.0.1:h:1,socksport=PORT", b"", 255),
+            ("PROXY:127.0.0.1:h:1,proxyport=PORT", b"HTTP/1.0 403 No\r\n\r\n", 255),
+            ("OPENSSL:127.0.0.1:PORT,verify=0", b"HTTP/1.0 400 Bad Request\r\n\r\n", 255),
+        ] {
+            let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = server.local_addr().unwrap().port().to_string();
+            let answers = std::thread::spawn(move || {
+                let (mut client, _) = server.accept().unwrap();
+                client.write_all(answer).unwrap();
+                client.shutdown(std::net::Shutdown::Write).unwrap();
+                let _ = client.read_to_end(&mut Vec::new());
+            });
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(["-", &address.replace("PORT", &port)]);
+            let output = bounded(60, &command).stdin(file_of(b"")).output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{program:?} {address}: {output:?}");
+            answers.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn statistics_of_what_was_never_opened_are_not_zeros() {
+    let mut command = gush();
+    command.args(["socat", "--statistics", "-", "OPEN:/nonexistent"]).stdin(file_of(b""));
+    let text = said(&command.output().unwrap());
+    assert!(text.contains(NOT_STARTED) && !text.contains("left to right"), "{text}");
+}
+
+/// In socat 1.8.
+const NOT_STARTED: &str = " W transfer engine not yet started, statistics not available\n";
+
+#[test]
+fn sigusr1_prints_the_statistics_of_socat() {
+    let mut command = gush();
+    command.args(["socat", "-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1", "PIPE"]);
+    let link = Running::of(command);
+    let text = link.says("listening on AF=2 ");
+    let place = text.split("AF=2 ").nth(1).unwrap().trim_end().to_owned();
+    link.signal(Signal::USR1);
+    link.says(NOT_STARTED.trim_end());
+    let mut client = std::net::TcpStream::connect(&place).unwrap();
+    client.write_all(b"bytes").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    // The answer is counted after it is sent.
+    eventually("both are counted", || {
+        link.signal(Signal::USR1);
+        let ways = ["left to right", "right to left"];
+        ways.iter().all(|way| link.said().contains(&format!(" I STATISTICS: {way}: 5 byte(s)\n")))
+    });
+}
+
+#[test]
+fn a_file_is_read_from_a_place_before_its_end() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("f");
+    for program in programs() {
+        fs::write(&path, "123\n456\n").unwrap();
+        let read = |place: &str| {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(["-u", &format!("FILE:f{place}"), "-"]);
+            command.current_dir(dir.path());
+            command
+        };
+        for (place, heard, code) in [
+            (",seek-end=0", "", 0),
+            (",seek-end=-3", "56\n", 0),
+            (",lseek64-end=-0x8", "123\n456\n", 0),
+            (",seek-end", "", 0),
+            (",seek-end=-9", "", 1),
+        ] {
+            let output = bounded(60, &read(place)).output().unwrap();
+            assert_eq!(output.stdout, heard.as_bytes(), "{program:?} {place}");
+            assert_eq!(output.status.code(), Some(code), "{program:?} {output:?}");
+        }
+        // As `tail -f`.
+        let mut link = Running::of(read(",seek-end=-4,ignoreeof"));
+        let mut heard = link.stdout();
+        for line in ["456\n", "789\n"] {
+            let mut got = [0; 4];
+            heard.read_exact(&mut got).unwrap();
+            assert_eq!(got, line.as_bytes(), "{program:?}");
+            fs::File::options().append(true).open(&path).unwrap().write_all(b"789\n").unwrap();
+        }
     }
 }
 

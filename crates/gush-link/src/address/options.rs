@@ -113,6 +113,7 @@ pub(crate) const CONTENT: &[Opt] = &[
     Opt::Truncate,
     Opt::Exclusive,
     Opt::Seek,
+    Opt::SeekEnd,
     Opt::NoAtime,
     Opt::NoFollow,
     Opt::Sync,
@@ -145,6 +146,9 @@ pub(crate) const PROGRAM: &[Opt] = &[
     Opt::Terminal,
     Opt::Stderr,
     Opt::Setsid,
+    Opt::SigHup,
+    Opt::SigInt,
+    Opt::SigQuit,
     Opt::Pipes,
     Opt::NoFork,
     Opt::Directory,
@@ -241,11 +245,15 @@ options! {
     ReadWrite "rdwr" ["o-rdwr", "o_rdwr"] Flag, [], "open for both, also where bytes go one way: a FIFO then has no end of data";
     NonBlock "nonblock" ["o-nonblock", "ndelay", "o-ndelay", "o_ndelay"] Flag, [], "do not wait for the other side of a FIFO";
     Seek "seek" ["seek-set", "lseek", "lseek32", "lseek32-set", "lseek64", "lseek64-set"] Size, [], "start at this offset";
+    SeekEnd "seek-end" [] Offset, [], "start so many bytes after the end, or before it (-1K); with ignoreeof as tail -f does";
     Pty "pty" [] Flag, [], "run the program on a pseudo-terminal";
     Raw "raw" ["rawer", "cfmakeraw", "termios-rawer", "termios-cfmakeraw"] Flag, [Pty], "raw mode: the terminal alters nothing, and gets no end-of-file character";
     Echo "echo" [] Flag, [Pty], "echo input; on unless raw";
     Stderr "stderr" [] Flag, [], "also read the program's standard error; on with pty";
     Setsid "setsid" [] Flag, [], "start the program in a new session";
+    SigHup "sighup" [] Flag, [], "pass SIGHUP on to the program; the link goes on, but with fork takes no new clients";
+    SigInt "sigint" [] Flag, [], "the same for SIGINT (Ctrl-C)";
+    SigQuit "sigquit" [] Flag, [], "the same for SIGQUIT";
     Pipes "pipes" [] Flag, [], "use two pipes, not a socket pair";
     NoFork "nofork" [] Flag, [], "become the program, whose input and output are the other address itself; gush moves no byte, and no option of gush link counts any more";
     InputNumber "fdin" [] Number(0, u32::MAX), [], "descriptor from which the program reads (0)";
@@ -383,6 +391,11 @@ impl Options {
     #[must_use]
     pub fn size_bytes(&self, option: Opt) -> Option<u64> {
         value!(self, option, Size).copied()
+    }
+
+    /// An offset that may be negative.
+    pub(crate) fn offset_bytes(&self, option: Opt) -> Option<i64> {
+        value!(self, option, Offset).copied()
     }
 
     /// A byte.

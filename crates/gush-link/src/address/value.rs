@@ -29,6 +29,8 @@ pub enum Takes {
     Retries,
     /// Bytes, such as `64K`.
     Size,
+    /// Bytes, after a minus sign those before a place.
+    Offset,
     /// One byte by its number, such as `29` or `0x1d`.
     Byte,
     /// A length of time, such as `2`, `0.5` or `200ms`.
@@ -72,7 +74,7 @@ impl Takes {
             Self::Flag => "",
             Self::Count | Self::Number(..) => "N",
             Self::Retries => "N|forever",
-            Self::Size => "BYTES",
+            Self::Size | Self::Offset => "BYTES",
             Self::Byte => "BYTE",
             Self::Seconds => "SECONDS",
             Self::Mode => "OCTAL",
@@ -100,6 +102,7 @@ pub(super) enum Value {
     Count(u32),
     Retries(u32),
     Size(u64),
+    Offset(i64),
     Byte(u8),
     Seconds(Duration),
     Mode(u32),
@@ -221,6 +224,9 @@ impl Value {
             Takes::Size => {
                 offset_bytes(text).map(Self::Size).ok_or("takes bytes, such as 4096, 64K or 1.5M")
             }
+            Takes::Offset => {
+                signed_bytes(text).map(Self::Offset).ok_or("takes bytes, such as 0, 4096 or -64K")
+            }
             Takes::Byte => strtoul(text)
                 .and_then(|number| u8::try_from(number).ok())
                 .map(Self::Byte)
@@ -291,6 +297,7 @@ impl fmt::Display for Value {
             Self::Retries(u32::MAX) => f.write_str("forever"),
             Self::Retries(retries) => write!(f, "{retries}"),
             Self::Size(bytes) => write!(f, "{bytes}"),
+            Self::Offset(bytes) => write!(f, "{bytes}"),
             Self::Byte(byte) => write!(f, "{byte:#04x}"),
             Self::Seconds(duration) => match duration.subsec_nanos() {
                 0 => write!(f, "{}", duration.as_secs()),
@@ -357,6 +364,15 @@ fn strtoul(text: &str) -> Option<u32> {
 /// Larger numbers cannot be offsets of a file.
 fn offset_bytes(text: &str) -> Option<u64> {
     size_bytes(text).ok().filter(|&bytes| i64::try_from(bytes).is_ok())
+}
+
+fn signed_bytes(text: &str) -> Option<i64> {
+    let (is_before, text) = match text.strip_prefix('-') {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    let bytes = i64::try_from(size_bytes(text).ok()?).ok()?;
+    Some(if is_before { -bytes } else { bytes })
 }
 
 fn mode(text: &str) -> Option<u32> {

@@ -19,6 +19,7 @@ use rustix::termios::{Winsize, tcgetwinsize};
 use tokio::io::Interest;
 
 use super::error::{OpenError, Step};
+use super::passed::Passed;
 use super::reaper::{self, Reach};
 use super::{End, Given, How, Peer, environment, identity, pty};
 use crate::address::{Opt, Options};
@@ -131,7 +132,7 @@ fn start(
         true => Reach::One(number),
         false => Reach::Group(number),
     };
-    let program = Program { reach, status: None };
+    let program = Program { reach, status: None, _passed: Passed::to(number, options) };
     // Closes the child's ends, without which its end of data would not arrive.
     drop(command);
     let conduit = how.narrowed(ours.step(STEP)?)?;
@@ -243,6 +244,7 @@ fn terminal(options: &Options, how: &How) -> io::Result<Ends> {
 pub(super) struct Program {
     reach: Reach,
     status: Option<ExitStatus>,
+    _passed: Passed,
 }
 
 impl Program {

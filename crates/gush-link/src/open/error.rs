@@ -22,6 +22,8 @@ pub struct OpenError {
     step: String,
     cause: Cause,
     passes: bool,
+    /// Did a proxy or a TLS server refuse?
+    is_refusal: bool,
     doing: Doing,
     hint: Option<String>,
 }
@@ -39,6 +41,7 @@ impl OpenError {
             address: String::new(),
             step: step.into(),
             passes: passes(&error),
+            is_refusal: false,
             doing: Doing::Other,
             hint: None,
             cause: Cause::Io(error),
@@ -51,6 +54,7 @@ impl OpenError {
             step: step.into(),
             cause: Cause::Said(why.into()),
             passes: false,
+            is_refusal: false,
             doing: Doing::Other,
             hint: None,
         }
@@ -88,6 +92,15 @@ impl OpenError {
     pub(crate) fn passing(mut self, passes: bool) -> Self {
         self.passes = passes;
         self
+    }
+
+    /// By a proxy or a TLS server that was there.
+    pub(crate) fn refused(self) -> Self {
+        Self { is_refusal: true, ..self }
+    }
+
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.is_refusal
     }
 
     pub(crate) fn step_is(mut self, step: String) -> Self {

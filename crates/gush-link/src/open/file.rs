@@ -46,6 +46,7 @@ pub(crate) async fn path(path: &Path, options: &Options, how: &How) -> Result<En
         if kind.is_none_or(|kind| kind.is_file())
             && !options.has(Opt::Truncate)
             && !options.has(Opt::Seek)
+            && !options.has(Opt::SeekEnd)
         {
             flags |= OFlags::APPEND;
         }
@@ -200,8 +201,13 @@ async fn open(
     if kind.is_some_and(|kind| kind.is_dir()) {
         return Err(OpenError::new("open", Errno::ISDIR).hinted(NO_BYTES));
     }
-    if let Some(offset_bytes) = options.size_bytes(Opt::Seek) {
-        rustix::fs::seek(&fd, SeekFrom::Start(offset_bytes)).step("seek")?;
+    let start = options.size_bytes(Opt::Seek).map(SeekFrom::Start);
+    if let Some(start) = start.or(options.offset_bytes(Opt::SeekEnd).map(SeekFrom::End)) {
+        rustix::fs::seek(&fd, start).map_err(|errno| {
+            let is_before = errno == Errno::INVAL;
+            let remedy = is_before.then_some("that is before its start");
+            OpenError::new("seek", errno).hinted_by(remedy)
+        })?;
     }
     end(fd, &path.to_string_lossy(), options, how)
 }

@@ -22,8 +22,12 @@ pub(super) fn late(limit: Duration) -> OpenError {
 /// A handshake that failed on the side that connects.
 pub(super) fn of_client(error: io::Error) -> OpenError {
     match tls(&error) {
-        Some(Error::InvalidCertificate(why)) => certificate("the server's certificate", why),
-        found => common(found, error.to_string(), &error),
+        Some(Error::InvalidCertificate(why)) => {
+            let failed = certificate("the server's certificate", why);
+            // Its name is no part of the handshake for socat.
+            if is_of_name(why) { failed } else { failed.refused() }
+        }
+        found => common(found, error.to_string(), &error).refused(),
     }
 }
 
@@ -161,7 +165,7 @@ fn certificate(whose: &str, why: &CertificateError) -> OpenError {
             said(format!("is not for {kind}:{}: its names are {names}", expected.to_str()))
                 .hinted(EXPECTED_NAME)
         }
-        CertificateError::Other(other) if other.0.is::<NotFor>() => {
+        CertificateError::Other(other) if is_of_name(why) => {
             said(other.to_string()).hinted(EXPECTED_NAME)
         }
         CertificateError::ExpiredContext { time, not_after } => {
@@ -182,6 +186,14 @@ fn certificate(whose: &str, why: &CertificateError) -> OpenError {
         )
         .hinted("cafile=FILE may name it itself; gush link --make-cert makes one of a server"),
         other => said(format!("is not accepted: {other}")),
+    }
+}
+
+fn is_of_name(why: &CertificateError) -> bool {
+    match why {
+        CertificateError::NotValidForNameContext { .. } => true,
+        CertificateError::Other(other) => other.0.is::<NotFor>(),
+        _ => false,
     }
 }
 

@@ -87,6 +87,9 @@ fn file_options_do_what_they_say() {
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
 
         assert_eq!(read(&format!("file:{quoted},rdonly,seek=1")).await.unwrap(), "ew");
+        assert_eq!(read(&format!("file:{quoted},seek-end=-1")).await.unwrap(), "w");
+        let error = read(&format!("file:{quoted},seek-end=-4")).await.unwrap_err();
+        assert!(error.hint().unwrap().contains("before its start"), "{error}: {:?}", error.hint());
         let error = read(&format!("file:{quoted},trunc")).await.unwrap_err();
         assert!(error.to_string().contains("only read"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");

@@ -50,13 +50,13 @@ const fn ours(names: &'static [&'static str], keyword: &'static str, argument: A
 /// Alternatives to kinds of addresses that `gush link` lacks; a name that ends with `*` is a start.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["readline"], "`rlwrap gush link - ...` edits lines"),
-    (&["tun", "interface", "if"], "gush link opens no network interface"),
-    (&["ip", "ip4", "ip6", "ip-*", "ip4-*", "ip6-*"], "gush link sends and receives no raw IP"),
-    (&["dtls*", "openssl-dtls*", "ssl-dtls*"], "gush link has TLS over TCP alone"),
+    (&["tun", "interface", "if"], "network interfaces are left to socat, and to WireGuard"),
+    (&["ip", "ip4", "ip6", "ip-*", "ip4-*", "ip6-*"], "raw IP is left to socat"),
+    (&["dtls*", "openssl-dtls*", "ssl-dtls*"], "DTLS is left to socat; tls is over TCP"),
     (&["datagram", "dgram", "sendto"], "with `socket-` before it the numbers of C are read"),
-    (&["socks5-*"], "gush link asks no SOCKS server to listen"),
-    (&["posixmq*"], "gush link opens no POSIX message queue"),
-    (&["sctp*", "dccp*"], "of the streams of the Internet gush link has TCP"),
+    (&["socks5-*"], "`ssh -R` listens on another host"),
+    (&["posixmq*"], "a FIFO, or unix-recv, takes messages of other processes as well"),
+    (&["sctp*", "dccp*"], "this is left to socat; the stream of the Internet is tcp"),
 ];
 
 const ROWS: &[Row] = &[
@@ -171,7 +171,7 @@ pub fn translated(
         Ok(ours) => Some(ours),
         // Each part has an equivalent, but they cannot be combined.
         Err(error) => {
-            report.missing(text, error.message());
+            report.wrong(text, error.message());
             None
         }
     }
@@ -234,13 +234,12 @@ fn single(
     };
     let (word, argument) = (word.as_ref(), argument.as_deref());
     let Some(row) = row(word) else {
-        let unknown = format!("unknown kind of address '{word}'");
         match instead(word) {
-            Some(why) => report.missing("", &format!("{unknown}; {why}")),
+            Some(why) => report.missing(word, why),
             None => {
                 let near = did_you_mean(word, names(is_joined));
                 let listed = if near.is_empty() { "; gush link --help lists them" } else { "" };
-                report.wrong("", &format!("{unknown}{near}{listed}"));
+                report.wrong("", &format!("unknown kind of address '{word}'{near}{listed}"));
             }
         }
         return None;
@@ -348,6 +347,9 @@ fn single(
     if options.has("retry") && calls_a_name(&head) {
         report
             .note("retry", "a host that is unknown is looked up again; with socat it is an error");
+    }
+    if keyword.starts_with("unix") && listens(keyword) {
+        options.set_early_when_made();
     }
     if head.starts_with("abstract") {
         options.change_bind(|name| format!("@{name}"));
@@ -559,7 +561,7 @@ fn settled(
     if let Err(error) = head.parse::<Address>() {
         // A keyword alone may be meant as a file's name, which is not ours.
         let why = error.message().replace(&format!("./{head}"), &format!("./{given}"));
-        report.missing(text, &why);
+        report.wrong(text, &why);
         return None;
     }
     loop {
@@ -576,14 +578,14 @@ fn settled(
         };
         let at = error.span().start;
         let Some(option) = options.remove_at(at.checked_sub(head.len())) else {
-            report.missing(text, error.message());
+            report.wrong(text, error.message());
             return None;
         };
         match options.advice(&option, &head[..head.find(':').unwrap_or(head.len())], is_shared) {
             Some(Advice::Needless(why)) => report.note(&option.redacted(), why),
             Some(Advice::Instead(why)) => report.missing(&option.redacted(), why),
             None => {
-                report.missing(&format!("{given}: {}", option.redacted()), error.message());
+                report.wrong(&format!("{given}: {}", option.redacted()), error.message());
             }
         }
     }

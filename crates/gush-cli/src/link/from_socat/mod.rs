@@ -67,7 +67,7 @@ pub struct Report {
     unexpanded: Option<String>,
     /// The parts without an equivalent, and why.
     missing: Vec<String>,
-    /// The parts that socat refuses itself, and why.
+    /// The parts that `gush link` does not understand, and that socat may refuse itself.
     wrong: Vec<String>,
 }
 
@@ -185,7 +185,8 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         }
     }
     if parsed.is_sloppy {
-        let why = "an error ends gush link, where socat -s goes on without what has failed";
+        let why = "an error ends gush link with status 1, where socat -s goes on without what has \
+             failed, and ends with 0, or 255 if an address cannot be opened";
         // Those of peers that are not let in, or of one connection of many, are none.
         let listens = |part: &Address| {
             part.kind().listens() || part.kind().only_receives() || serves_many(part)
@@ -221,6 +222,13 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         }
     }
     let is_one_way = parsed.one_way.is_some();
+    let writes = [Direction::Forward, Direction::Back].map(|way| parsed.one_way != Some(way));
+    for (address, is_written) in [&first, &second].into_iter().zip(writes) {
+        if is_written && address.side(true).iter().any(|part| appends_after_a_place(part)) {
+            let why = "GOPEN appends wherever it is set: OPEN writes there";
+            report.missing(&address.to_string(), why);
+        }
+    }
     for (address, text) in [&first, &second].into_iter().zip(&parsed.addresses) {
         let shown = address.to_string();
         let only_writes = address.options().is_on(Opt::WriteOnly) || addresses::only_writes(text);
@@ -316,7 +324,8 @@ fn keep_line_ends(
         return Ok(());
     }
     if !ways.into_iter().flatten().all(|(from, to)| from == to) {
-        return Err("gush link converts the ends of lines at one side, or from crnl to cr");
+        return Err("gush link converts the ends of lines at one side, or from crnl to cr; a \
+             second link, as exec:'gush link - ...', does the other side");
     }
     for address in [source, target] {
         *address = address.clone().without(&LINE_ENDS);
@@ -386,6 +395,12 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
     let shown = if is_upper { name.to_uppercase() } else { name.to_owned() };
     // A switch that differs in case alone.
     if shown == word { String::new() } else { format!("; did you mean '{shown}'?") }
+}
+
+/// Does socat set the place of a file that it then appends to (GOPEN)?
+fn appends_after_a_place(part: &Address) -> bool {
+    let is_placed = [Opt::Seek, Opt::SeekEnd].iter().any(|&option| part.options().has(option));
+    is_placed && matches!(part.target(), Target::Path(path) if !path.starts_with("/dev"))
 }
 
 fn serves_many(part: &Address) -> bool {

@@ -32,6 +32,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("sndbuf-late so-sndbuf-late", "sndbuf"),
     ("rcvbuf-late so-rcvbuf-late", "rcvbuf"),
     ("lseek32-set lseek64-set", "seek"),
+    ("lseek32-end lseek64-end", "seek-end"),
     ("setlk setlk-wr f-setlk f-setlk-wr", "lock=write"),
     ("setlk-rd f-setlk-rd", "lock=read"),
     ("setlkw setlkw-wr f-setlkw f-setlkw-wr lock lockw", "lock=wait-write"),
@@ -152,14 +153,16 @@ const INSTEAD: &[(&str, &str)] = &[
         "f-setpipe-sz pipesz",
         "--pipe-size limits the pipes of a relay; others belong to the programs at both ends",
     ),
-    ("sigint sighup sigquit", "a signal ends the link, and the link its programs"),
     (
         "res-* nsaddr dns nameserver defnames dnsrch igntc recurse retrans stayopen usevc",
         "resolv.conf(5) says how names are resolved, and by which servers",
     ),
     ("ai-all ai-v4mapped v4mapped", "an address without a version of IP, such as tcp:, takes both"),
     ("proxy-resolve resolve resolv", "the proxy resolves HOST, which may be an address"),
-    ("ioctl* fiosetown siocspgrp", "gush link makes no ioctl(2) by its number"),
+    (
+        "ioctl* fiosetown siocspgrp",
+        "a program for the device makes its calls of ioctl(2), such as eject(1)",
+    ),
     ("dh dhparam* openssl-dhparam*", "gush link agrees on keys by elliptic curves alone"),
     ("method openssl-method", "min-version= and max-version= choose the version of TLS"),
     (
@@ -196,9 +199,8 @@ const INSTEAD: &[(&str, &str)] = &[
     ("sitout-eio", "a program's terminal ends with the program; pty waits for the next one"),
     ("sane", "stty(1) sets it: `stty -F DEVICE sane`, or shell:'stty sane; exec COMMAND',pty"),
     (
-        "seek-cur lseek-cur lseek32-cur lseek64-cur seek-end lseek-end lseek32-end lseek64-end",
-        "seek=OFFSET counts from the start of the file; append writes at its end, and \
-         exec:'tail -c 0 -f FILE' reads from there on",
+        "seek-cur lseek-cur lseek32-cur lseek64-cur",
+        "seek=OFFSET counts from the start of the file, and seek-end=OFFSET from its end",
     ),
     (
         "ftruncate truncate ftruncate32 ftruncate64",
@@ -214,7 +216,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
     (
         "user-early uid-e group-early gid-e perm-early perm-late",
-        "chown(1) and chmod(1) change what exists",
+        "chown(1) and chmod(1) change what exists; mode=, user= and group= are of what is made",
     ),
     (
         "end-close close",
@@ -234,6 +236,8 @@ const PASSWORDS: &str = "proxyauth proxy-auth proxy-authorization sockspass";
 const SOURCE_PORT: &str = "sourceport sp";
 const SOCKET_TYPE: &str = "socktype so-type type";
 const FAMILY: &str = "pf protocol-family";
+const MADE_EARLY: &[(&str, &str)] =
+    &[("perm-early", "mode"), ("user-early uid-e", "user"), ("group-early gid-e", "group")];
 /// Options that do not change a new pseudo-terminal before `sane`.
 const LEAVES_TERMINAL_NEW: &str =
     "pty ptmx openpty ctty setsid sid stderr link wait-slave sigint sighup sigquit";
@@ -411,6 +415,11 @@ impl SocatOptions {
         {
             return Some(Advice::Needless("the end is closed once no client uses it"));
         }
+        // 0 and 1 are a group of its own.
+        let is_own = refused.value.as_deref().is_none_or(|value| ["0", "1"].contains(&value));
+        if is_own && is_in("setpgid pgid", &refused.name) && ["exec", "shell"].contains(&kind) {
+            return Some(Advice::Needless("a program has a process group of its own"));
+        }
         let is_zero = refused.value.as_deref() == Some("0");
         let differs = |&&(names, as_zero, _): &&(&str, bool, _)| {
             is_in(names, &refused.name) && is_zero != as_zero
@@ -435,6 +444,14 @@ impl SocatOptions {
         let has = |name: &str| self.0.iter().any(|one| one.ours.eq_ignore_ascii_case(name));
         if has("pty") && !has("stderr") {
             self.0.push(Translated::read("stderr=0"));
+        }
+    }
+
+    /// What is set first of the name of a socket is set once it is there.
+    pub fn set_early_when_made(&mut self) {
+        for one in &mut self.0 {
+            let made = MADE_EARLY.iter().find(|(names, _)| is_in(names, &one.name));
+            one.ours = made.map_or_else(|| one.ours.clone(), |(_, ours)| (*ours).to_owned());
         }
     }
 
@@ -548,6 +565,8 @@ impl Translated {
             None => (ours, value),
         };
         let value = value.map(|value| decimal(&ours, value));
+        // A number of socat's is 1 where it has no value.
+        let value = value.or_else(|| (ours == "seek-end").then(|| "1".to_owned()));
         Self { text: piece.to_owned(), name, ours, value, finds_terminal_new: true }
     }
 }
@@ -567,15 +586,19 @@ fn decimal(ours: &str, value: String) -> String {
     let is = |name: &&str| name.eq_ignore_ascii_case(ours);
     let row = Opt::all().find(|row| is(&row.name) || row.aliases.iter().any(is));
     let is_number = row.is_some_and(|row| match row.takes {
-        Takes::Count | Takes::Retries | Takes::Size => true,
+        Takes::Count | Takes::Retries | Takes::Size | Takes::Offset => true,
         Takes::Seconds => [Opt::KeepIdle, Opt::KeepInterval].contains(&row.option),
         _ => false,
     });
-    let number = match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
+    let (sign, digits) = value.split_at(usize::from(value.starts_with('-')));
+    let number = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => u64::from_str_radix(&value, 8).ok().filter(|_| is_octal(&value)),
+        None => u64::from_str_radix(digits, 8).ok().filter(|_| is_octal(digits)),
     };
-    number.filter(|_| is_number).map_or(value, |number| number.to_string())
+    match number.filter(|_| is_number) {
+        Some(number) => format!("{sign}{number}"),
+        None => value,
+    }
 }
 
 impl fmt::Display for Translated {

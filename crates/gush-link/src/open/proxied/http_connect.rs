@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use gush_net::Conduit;
 use tokio::io::AsyncWriteExt;
 
-use super::{Credentials, broken, receive};
+use super::{Credentials, broken, receive, refused};
 use crate::address::Through;
 use crate::open::OpenError;
 
@@ -33,16 +33,16 @@ pub(super) async fn request(
     // 1xx answers precede the final one (RFC 9110, 15.2), except for 101, which switches protocols.
     loop {
         let (code, reason) = answer(&head(proxy).await?)?;
-        let refused = || OpenError::said("", format!("the proxy answers {code} {reason}"));
+        let refusal = || refused(format!("the proxy answers {code} {reason}"));
         return match code {
             100 | 102..200 => continue,
             200..300 => Ok(()),
             407 if credentials.is_none() => {
-                Err(refused().hinted("credentials=FILE names a file with NAME:PASSWORD"))
+                Err(refusal().hinted("credentials=FILE names a file with NAME:PASSWORD"))
             }
             // A gateway may reach the target later; other refusals are final.
-            502..=504 => Err(refused().passing(true)),
-            _ => Err(refused()),
+            502..=504 => Err(refusal().passing(true)),
+            _ => Err(refusal()),
         };
     }
 }
@@ -55,7 +55,7 @@ async fn head(proxy: &mut Conduit) -> Result<Vec<u8>, OpenError> {
     while !head.ends_with(b"\n\r\n") && !head.ends_with(b"\n\n") {
         // Bounded, because anything may listen at the proxy's port.
         if head.len() == HEAD_BYTES {
-            return Err(OpenError::said("", "its answer does not end"));
+            return Err(refused("its answer does not end"));
         }
         head.extend(receive::<1>(proxy).await?);
     }
@@ -76,6 +76,6 @@ fn answer(head: &[u8]) -> Result<(u16, String), OpenError> {
     match code.parse() {
         // Escaped: the text may reach a terminal.
         Ok(code) if is_status => Ok((code, reason.trim().escape_debug().to_string())),
-        _ => Err(OpenError::said("", "the proxy does not answer as an HTTP proxy does")),
+        _ => Err(refused("the proxy does not answer as an HTTP proxy does")),
     }
 }

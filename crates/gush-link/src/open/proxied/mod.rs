@@ -87,13 +87,18 @@ async fn receive<const N: usize>(proxy: &mut Conduit) -> Result<[u8; N], OpenErr
     Ok(bytes)
 }
 
+/// What the proxy answers instead of a connection.
+fn refused(why: impl Into<String>) -> OpenError {
+    OpenError::said("", why).refused()
+}
+
 /// The proxy closed its connection, or the connection failed.
 fn broken(error: io::Error) -> OpenError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            OpenError::said("", "the proxy closed the connection in the middle of its answer")
+            refused("the proxy closed the connection in the middle of its answer")
                 .hinted("is it a proxy of this kind?")
         }
-        _ => OpenError::new("", error),
+        _ => OpenError::new("", error).refused(),
     }
 }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use gush_net::Conduit;
 use tokio::io::AsyncWriteExt;
 
-use super::{broken, receive};
+use super::{broken, receive, refused};
 use crate::address::{Family, Opt, Options, Through};
 use crate::open::OpenError;
 use crate::open::resolve::{Name, resolve};
@@ -54,12 +54,10 @@ pub(super) async fn request(
     let [version, answer, ..] = receive::<8>(proxy).await?;
     match (version, answer) {
         (0, GRANTED) => Ok(()),
-        (0, 91) => {
-            Err(OpenError::said("", "the proxy rejects the request, or it failed").passing(true))
-        }
-        (0, 92 | 93) => Err(OpenError::said("", "the proxy does not accept this user")
+        (0, 91) => Err(refused("the proxy rejects the request, or it failed").passing(true)),
+        (0, 92 | 93) => Err(refused("the proxy does not accept this user")
             .hinted("socksuser=NAME names another one")),
-        _ => Err(OpenError::said("", "the proxy does not answer as a SOCKS4 proxy does")),
+        _ => Err(refused("the proxy does not answer as a SOCKS4 proxy does")),
     }
 }
 

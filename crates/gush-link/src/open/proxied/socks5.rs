@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use gush_net::Conduit;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Credentials, broken, receive};
+use super::{Credentials, broken, receive, refused};
 use crate::address::Through;
 use crate::open::OpenError;
 
@@ -29,7 +29,7 @@ pub(super) async fn request(
     proxy.write_all(methods).await.map_err(broken)?;
     let [version, method] = receive(proxy).await?;
     if version != VERSION {
-        return Err(OpenError::said("", "the proxy does not answer as a SOCKS5 proxy does"));
+        return Err(refused("the proxy does not answer as a SOCKS5 proxy does"));
     }
     match (method, credentials) {
         (NO_PASSWORD, _) => {}
@@ -46,7 +46,7 @@ pub(super) async fn request(
     // A proxy that refuses may send no more than that.
     let [version, reply] = receive(proxy).await?;
     if version != VERSION {
-        return Err(OpenError::said("", "the proxy does not answer as a SOCKS5 proxy does"));
+        return Err(refused("the proxy does not answer as a SOCKS5 proxy does"));
     }
     if reply != 0 {
         return Err(refusal(reply));
@@ -59,10 +59,7 @@ pub(super) async fn request(
         // A name, with its length before it.
         3 => usize::from(receive::<1>(proxy).await?[0]),
         _ => {
-            return Err(OpenError::said(
-                "",
-                "the proxy answers with an address of an unknown kind",
-            ));
+            return Err(refused("the proxy answers with an address of an unknown kind"));
         }
     };
     // To the last byte: the target's data follows.
@@ -80,7 +77,7 @@ async fn log_in(proxy: &mut Conduit, credentials: &Credentials) -> Result<(), Op
     proxy.write_all(&message).await.map_err(broken)?;
     match receive(proxy).await? {
         [_, 0] => Ok(()),
-        [_, _] => Err(OpenError::said("", "the proxy refuses the name or the password")),
+        [_, _] => Err(refused("the proxy refuses the name or the password")),
     }
 }
 
@@ -122,5 +119,5 @@ fn refusal(reply: u8) -> OpenError {
         8 => ("the proxy does not know addresses of this kind", false),
         _ => ("the proxy refuses without a known reason", false),
     };
-    OpenError::said("", why).passing(passes)
+    refused(why).passing(passes)
 }
