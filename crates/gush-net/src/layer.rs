@@ -154,62 +154,42 @@ impl fmt::Debug for dyn Layer {
 /// A stream of which nothing is known. The mutex is never locked: it makes the stream `Sync`.
 pub(crate) struct Alone<S>(pub(crate) Mutex<S>);
 
+impl<S: Unpin> Alone<S> {
+    fn stream(&mut self) -> Pin<&mut S> {
+        Pin::new(self.0.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Layer for Alone<S> {
     fn facts(&self) -> Facts<'_> {
         Facts { connected: true, ..Facts::over(None) }
     }
 }
 
-/// A stream with a function that returns the socket under it.
-pub(crate) struct Over<S> {
-    pub(crate) stream: S,
-    pub(crate) socket: fn(&S) -> Option<BorrowedFd<'_>>,
-}
-
-impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static> Layer for Over<S> {
-    fn facts(&self) -> Facts<'_> {
-        Facts::over((self.socket)(&self.stream))
+impl<S: AsyncRead + Unpin> AsyncRead for Alone<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.stream().poll_read(cx, buf)
     }
 }
 
-macro_rules! forwards_to_its_stream {
-    ($layer:ident, $this:ident => $stream:expr) => {
-        impl<S: AsyncRead + Unpin> AsyncRead for $layer<S> {
-            fn poll_read(
-                mut self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                buf: &mut ReadBuf<'_>,
-            ) -> Poll<io::Result<()>> {
-                let $this = &mut *self;
-                Pin::new($stream).poll_read(cx, buf)
-            }
-        }
+impl<S: AsyncWrite + Unpin> AsyncWrite for Alone<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream().poll_write(cx, bytes)
+    }
 
-        impl<S: AsyncWrite + Unpin> AsyncWrite for $layer<S> {
-            fn poll_write(
-                mut self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                bytes: &[u8],
-            ) -> Poll<io::Result<usize>> {
-                let $this = &mut *self;
-                Pin::new($stream).poll_write(cx, bytes)
-            }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_flush(cx)
+    }
 
-            fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                let $this = &mut *self;
-                Pin::new($stream).poll_flush(cx)
-            }
-
-            fn poll_shutdown(
-                mut self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-            ) -> Poll<io::Result<()>> {
-                let $this = &mut *self;
-                Pin::new($stream).poll_shutdown(cx)
-            }
-        }
-    };
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_shutdown(cx)
+    }
 }
-
-forwards_to_its_stream!(Alone, alone => alone.0.get_mut().unwrap_or_else(PoisonError::into_inner));
-forwards_to_its_stream!(Over, over => &mut over.stream);

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::carry::Part;
 use crate::descriptor::Descriptor;
 use crate::half::{self, Halves};
-use crate::layer::{Alone, Facts, Layer, Over};
+use crate::layer::{Alone, Facts, Layer};
 use crate::sides::{Opened, Stream};
 use crate::tap::Tap;
 
@@ -181,31 +181,10 @@ impl Conduit {
         Self::of_layer(Alone(Mutex::new(stream)))
     }
 
-    /// As [`Conduit::of_stream`], for a stream over the socket that `socket` returns: then
-    /// [`Conduit::linger`], [`Conduit::arrived`] and [`Conduit::reset_on_close`] serve as for the
-    /// socket.
+    /// As [`Conduit::of_stream`], for a stream with facts of its own. Over a socket,
+    /// [`Conduit::linger`], [`Conduit::arrived`] and [`Conduit::reset_on_close`] serve as for that.
     ///
-    /// A conduit is an `AsyncRead` and `AsyncWrite` itself, so that a stream may be made over one.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-    /// use std::os::fd::AsFd;
-    /// let (near, _far) = tokio::net::UnixStream::pair()?;
-    /// let buffered = tokio::io::BufStream::new(near);
-    /// let conduit =
-    ///     gush_net::Conduit::of_stream_over(buffered, |stream| Some(stream.get_ref().as_fd()));
-    /// assert!(conduit.facts().socket.is_some() && conduit.read_fd().is_none());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn of_stream_over<S>(stream: S, socket: fn(&S) -> Option<BorrowedFd<'_>>) -> Self
-    where
-        S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
-    {
-        Self::of_layer(Over { stream, socket })
-    }
-
-    /// As [`Conduit::of_stream_over`], for a stream with other facts.
+    /// A conduit is an `AsyncRead` and `AsyncWrite` itself, so that a layer may be made over one.
     #[must_use]
     pub fn of_layer(layer: impl Layer) -> Self {
         Self(Halves::Joint(Half::Stream(Box::new(layer))))

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::common::{Peer, Wire, numbered, pair, run};
 use crate::forwards::forwards;
 use crate::halting::Halting;
+use crate::streams::Over;
 use gush_net::{Conduit, Direction, Facts, Layer, LingerTimeouts, Relay, RelayOptions};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -20,9 +21,7 @@ fn both_sockets_of_an_end_are_reset() {
     run(async {
         let end = |socket| Conduit::new(OwnedFd::from(socket)).expect("an end");
         // As descriptors, and as streams over them.
-        for wrap in [std::convert::identity, |end: Conduit| {
-            Conduit::of_stream_over(end, |end| end.facts().socket)
-        }] {
+        for wrap in [std::convert::identity, |end: Conduit| Conduit::of_layer(Over(end))] {
             let ((source, sender), (target, receiver)) = (pair(Wire::Tcp), pair(Wire::Tcp));
             let joined = Conduit::joined(wrap(end(source)), wrap(end(target)));
             joined.reset_on_close();
@@ -110,7 +109,7 @@ fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
         let (near, far) = pair(Wire::Tcp);
         let conduit = Conduit::new(near.into()).expect("an end");
         let stream = Halting::keeping(conduit, 3000, 16 << 10);
-        let mut near = Conduit::of_stream_over(stream, |_| None);
+        let mut near = Conduit::of_stream(stream);
         assert!(near.facts().socket.is_none());
         let far = OwnedFd::from(far);
         let mut far = Conduit::new(far).expect("an end");
@@ -137,7 +136,7 @@ fn a_stream_that_names_its_socket_is_parted_from_like_the_socket() {
         let (near, far) = pair(Wire::Tcp);
         let conduit = Conduit::new(near.into()).expect("an end");
         // The reader does nothing: the kernel on the other side acknowledges what it has room for.
-        let mut near = Conduit::of_stream_over(conduit, |end| end.facts().socket);
+        let mut near = Conduit::of_layer(Over(conduit));
         assert!(near.read_fd().is_none() && near.write_fd().is_none());
         near.write_all(numbered(0, 50_000)).await.expect("room");
         near.arrived(Duration::from_secs(60)).await;

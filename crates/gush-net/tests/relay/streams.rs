@@ -12,9 +12,26 @@ use crate::common::{Wire, numbered, pair, run};
 use crate::forwards::forwards;
 use crate::halting::Halting;
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, Direction, End, EndReason, Relay, RelayOptions, Totals};
+use gush_net::{Conduit, Direction, End, EndReason, Facts, Layer, Relay, RelayOptions, Totals};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::UnixStream;
+
+/// A stream over a socket, without a descriptor of its own.
+pub(crate) struct Over(pub Conduit);
+
+impl AsyncRead for Over {
+    forwards!(poll_read);
+}
+
+impl AsyncWrite for Over {
+    forwards!(poll_write, poll_flush, poll_shutdown);
+}
+
+impl Layer for Over {
+    fn facts(&self) -> Facts<'_> {
+        Facts::over(self.0.facts().socket)
+    }
+}
 
 /// A scripted stream's answer to one call.
 #[derive(Debug)]
@@ -481,8 +498,10 @@ fn the_last_words_of_two_ends_in_one_are_those_of_the_source() {
     run(async {
         let (source, mut sender) = UnixStream::pair().expect("a pair");
         let (target, reader) = UnixStream::pair().expect("a pair");
-        let stream =
-            |socket: UnixStream| Conduit::of_stream_over(socket, |socket| Some(socket.as_fd()));
+        let stream = |socket: UnixStream| {
+            let socket = socket.into_std().expect("a socket").into();
+            Conduit::of_layer(Over(Conduit::new(socket).expect("an end")))
+        };
         let mut a = Conduit::joined(stream(source), stream(target));
         sender.write_all(numbered(0, BYTES)).await.expect("room");
         // Nobody reads the target, and the direction that leads there fails.
@@ -584,7 +603,7 @@ fn a_reset_under_a_stream_that_is_neither_read_nor_written_is_seen() {
         let (near, far) = pair(Wire::Tcp);
         let (mut server, mut b) = UnixStream::pair().expect("a pair");
         let near = Conduit::new(near.into()).expect("an end");
-        let mut a = Conduit::of_stream_over(near, |end| end.facts().socket);
+        let mut a = Conduit::of_layer(Over(near));
         let options = RelayOptions::new().watch_errors();
         let (ended, ()) =
             tokio::join!(async { Relay::new(&options).run(&mut a, &mut b).await }, async {
