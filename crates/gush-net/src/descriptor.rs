@@ -251,6 +251,7 @@ pub(crate) fn facts<'a>(fd: Option<BorrowedFd<'a>>, state: &PortState) -> Facts<
         endless,
         read_messages: is_datagram,
         write_messages: is_datagram,
+        write_empty: endless,
         misses_errors: endless,
         hangs_up: kind == Kind::Terminal && state.is_master(),
         ..Facts::over(fd.filter(|_| is_stream))

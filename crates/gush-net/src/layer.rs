@@ -27,12 +27,14 @@ pub struct Facts<'a> {
     /// The bytes of the socket that carried the end of the data, such as a close_notify of TLS; 0
     /// until the end was sent. A peer that does not acknowledge them has all the data.
     pub end_bytes: u64,
-    /// The data has no end, as in UDP.
+    /// The data has no end, as in UDP: a read of 0 bytes is an empty message.
     pub endless: bool,
     /// Each read returns one message, and needs room for a whole one.
     pub read_messages: bool,
     /// Each write makes one message.
     pub write_messages: bool,
+    /// An empty message can be written, and is no end.
+    pub write_empty: bool,
     /// A read may wait although `error_socket` has an error: no error makes a datagram socket
     /// readable.
     pub misses_errors: bool,
@@ -57,6 +59,7 @@ impl<'a> Facts<'a> {
             endless: false,
             read_messages: false,
             write_messages: false,
+            write_empty: false,
             misses_errors: false,
             hears_peer: true,
             hangs_up: false,

@@ -66,7 +66,8 @@ impl<'a, E: ?Sized> Opened<'a, E> {
         Some(match self.get_mut(Side::Source)? {
             Half::Fd(tap) => Half::Fd(tap),
             Half::Stream(stream) => {
-                let state = in_memory(stream.facts().read_messages);
+                let Facts { read_messages, endless, .. } = stream.facts();
+                let state = in_memory(read_messages, endless);
                 match stream {
                     Stream::Layer(layer) => Half::Stream((*layer, state)),
                     Stream::Any(end) => Half::Stream((end, state)),
@@ -82,7 +83,8 @@ impl<'a, E: ?Sized> Opened<'a, E> {
         Some(match self.get_mut(Side::Target)? {
             Half::Fd(tap) => Half::Fd(tap),
             Half::Stream(stream) => {
-                let state = in_memory(stream.facts().write_messages);
+                let Facts { write_messages, write_empty, .. } = stream.facts();
+                let state = in_memory(write_messages, write_empty);
                 match stream {
                     Stream::Layer(layer) => Half::Stream((*layer, state)),
                     Stream::Any(end) => Half::Stream((end, state)),
@@ -92,8 +94,11 @@ impl<'a, E: ?Sized> Opened<'a, E> {
     }
 }
 
-fn in_memory(keeps_messages: bool) -> PortState {
-    if keeps_messages { PortState::in_memory_of_messages() } else { PortState::in_memory() }
+fn in_memory(keeps_messages: bool, has_empty: bool) -> PortState {
+    match keeps_messages {
+        true => PortState::in_memory_of_messages(has_empty),
+        false => PortState::in_memory(),
+    }
 }
 
 impl<'a> View<'_, 'a> {

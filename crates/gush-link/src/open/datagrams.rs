@@ -1,5 +1,6 @@
 //! Sockets of datagrams that are not connected: a receiver that restarts misses only what is sent
-//! meanwhile, where a connected socket fails at the answer of its host (ECONNREFUSED, udp(7)).
+//! meanwhile, where a connected socket fails at the answer of its host (ECONNREFUSED, udp(7)). And
+//! those that were not connected when the first datagrams came.
 
 use std::io;
 use std::net::SocketAddr;
@@ -56,17 +57,28 @@ enum Senders {
     All,
     Only(SocketAddrAny),
     Within(Box<Gate>),
+    /// The first sender of a port: what others sent before it was known is dropped.
+    First(Peer, Box<Gate>),
 }
 
 impl Senders {
     fn admit(&self, sender: Option<SocketAddrAny>) -> bool {
+        let peer = |sender: Option<SocketAddrAny>| {
+            let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
+            let unknown = || Peer::Other("a sender without an address".into());
+            sender.map_or_else(unknown, Peer::from)
+        };
         match self {
             Self::All => true,
             Self::Only(wanted) => sender.as_ref() == Some(wanted),
-            Self::Within(gate) => {
-                let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
-                let unknown = || Peer::Other("a sender without an address".into());
-                !gate.refuses(&sender.map_or_else(unknown, Peer::from))
+            Self::Within(gate) => !gate.refuses(&peer(sender)),
+            Self::First(first, gate) => {
+                let sender = peer(sender);
+                let is_first = sender == *first;
+                if !is_first && !gate.refuses(&sender) {
+                    gate.warn(format_args!("a datagram of {sender} dropped: {first} came first"));
+                }
+                is_first
             }
         }
     }
@@ -97,6 +109,8 @@ impl Ends {
 /// send.
 struct Datagrams {
     socket: AsyncFd<OwnedFd>,
+    /// Read before, until it is empty: the socket to which the first sender has written.
+    earlier: Option<OwnedFd>,
     to: Option<SocketAddrAny>,
     senders: Senders,
     ends: Ends,
@@ -109,26 +123,18 @@ struct Datagrams {
 }
 
 impl Datagrams {
-    fn conduit(
-        socket: OwnedFd,
-        to: Option<SocketAddrAny>,
-        senders: Senders,
-        peer: &Peer,
-        unsent: Arc<AtomicU64>,
-        ends: Ends,
-    ) -> Result<Conduit, OpenError> {
-        let socket = watch(socket, Interest::READABLE | Interest::WRITABLE).step("open")?;
-        let (peer, warnings) = (peer.clone(), Throttle::default());
-        Ok(Conduit::of_layer(Self {
-            socket,
-            to,
+    fn new(socket: OwnedFd, senders: Senders, peer: &Peer, ends: Ends) -> Result<Self, OpenError> {
+        Ok(Self {
+            socket: watch(socket, Interest::READABLE | Interest::WRITABLE).step("open")?,
+            earlier: None,
+            to: None,
             senders,
             ends,
-            peer,
-            unsent,
-            warnings,
+            peer: peer.clone(),
+            unsent: Arc::default(),
+            warnings: Throttle::default(),
             pause: None,
-        }))
+        })
     }
 
     fn is_internet(&self) -> bool {
@@ -157,14 +163,15 @@ impl AsyncRead for Datagrams {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
-            let mut ready = ready!(this.socket.poll_read_ready(cx))?;
+            let mut ready = match &this.earlier {
+                Some(_) => None,
+                None => Some(ready!(this.socket.poll_read_ready(cx))?),
+            };
+            let socket = this.earlier.as_ref().unwrap_or(this.socket.get_ref());
             let room = buf.initialize_unfilled();
             let room_bytes = room.len();
-            match received(ready.get_inner(), room, this.ends.has_facts) {
+            match received(socket, room, this.ends.has_facts) {
                 Ok((_, sender, _)) if !this.senders.admit(sender.clone()) => {}
-                Ok((0, ..)) if this.ends.is_read => return Poll::Ready(Ok(())),
-                // An empty datagram is no end of data.
-                Ok((0, ..)) => {}
                 Ok((bytes, ..)) if bytes > room_bytes => {
                     return Poll::Ready(Err(Errno::MSGSIZE.into()));
                 }
@@ -173,7 +180,10 @@ impl AsyncRead for Datagrams {
                     buf.advance(bytes);
                     return Poll::Ready(Ok(()));
                 }
-                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::AGAIN) => match &mut ready {
+                    Some(ready) => ready.clear_ready(),
+                    None => this.earlier = None,
+                },
                 Err(Errno::INTR) => {}
                 // A router could not forward an earlier datagram; later ones are fragmented.
                 Err(Errno::MSGSIZE) => {}
@@ -262,6 +272,7 @@ impl Layer for Datagrams {
             endless: !self.ends.is_read,
             read_messages: true,
             write_messages: true,
+            write_empty: !self.ends.is_written,
             hears_peer: false,
             ..Facts::over(None)
         }
@@ -276,10 +287,9 @@ fn end(
     peer: Peer,
     options: &Options,
 ) -> Result<End, OpenError> {
-    let unsent = Arc::<AtomicU64>::default();
-    let ends = Ends::of(options);
-    let conduit = Datagrams::conduit(fd, to, senders, &peer, Arc::clone(&unsent), ends)?;
-    let mut end = End::new(conduit, peer);
+    let layer = Datagrams { to, ..Datagrams::new(fd, senders, &peer, Ends::of(options))? };
+    let unsent = Arc::clone(&layer.unsent);
+    let mut end = End::new(Conduit::of_layer(layer), peer);
     end.keeper.unsent = Some(unsent);
     Ok(end)
 }
@@ -299,9 +309,9 @@ pub(crate) async fn datagram_udp(remote: &Remote, options: &Options) -> Result<E
 }
 
 /// The conduit of a connected socket, where the options say that empty datagrams mean an end.
-pub(super) fn connected(fd: OwnedFd, peer: &Peer, ends: Ends) -> Result<Conduit, OpenError> {
+fn connected(fd: OwnedFd, peer: &Peer, ends: Ends) -> Result<Conduit, OpenError> {
     match ends.is_read || ends.is_written {
-        true => Datagrams::conduit(fd, None, Senders::All, peer, Arc::default(), ends),
+        true => Datagrams::new(fd, Senders::All, peer, ends).map(Conduit::of_layer),
         false => Conduit::new(fd).step("connect"),
     }
 }
@@ -311,8 +321,22 @@ pub(super) fn connected_end(fd: OwnedFd, peer: Peer, ends: Ends) -> Result<End, 
     Ok(ending(connected(fd, &peer, ends)?, peer, ends))
 }
 
+/// The first sender of a port, by the `socket` that is connected to it: what it has written
+/// `earlier` to another one comes first.
+pub(super) fn first_sender(
+    socket: OwnedFd,
+    earlier: Option<OwnedFd>,
+    peer: Peer,
+    gate: &Gate,
+    ends: Ends,
+) -> Result<End, OpenError> {
+    let senders = Senders::First(peer.clone(), Box::new(gate.clone()));
+    let layer = Datagrams { earlier, ..Datagrams::new(socket, senders, &peer, ends)? };
+    Ok(ending(Conduit::of_layer(layer), peer, ends))
+}
+
 /// An end of which the data read may end.
-pub(super) fn ending(conduit: Conduit, peer: Peer, ends: Ends) -> End {
+fn ending(conduit: Conduit, peer: Peer, ends: Ends) -> End {
     let mut end = End::new(conduit, peer);
     end.origin.is_endless = ends.is_read && !ends.is_written;
     end
@@ -325,8 +349,8 @@ pub(crate) async fn recv_udp(local: &Local, options: &Options) -> Result<End, Op
     let peer = bound.map_or_else(|| Peer::Other("udp-recv".into()), Peer::from);
     tracing::info!("receiving at {peer}");
     let senders = Senders::Within(Box::new(Gate::of(options)));
-    let conduit = Datagrams::conduit(fd, None, senders, &peer, Arc::default(), Ends::of(options))?;
-    Ok(End::new(conduit.read_only(), peer))
+    let layer = Datagrams::new(fd, senders, &peer, Ends::of(options))?;
+    Ok(End::new(Conduit::of_layer(layer).read_only(), peer))
 }
 
 /// A socket that may send to `remote`.
@@ -439,6 +463,6 @@ pub(super) fn answers(
     peer: &Peer,
 ) -> Result<Conduit, OpenError> {
     let fd = fd.as_fd().try_clone_to_owned().step("receive")?;
-    let ends = Ends::default();
-    Ok(Datagrams::conduit(fd, sender, Senders::All, peer, Arc::default(), ends)?.write_only())
+    let layer = Datagrams::new(fd, Senders::All, peer, Ends::default())?;
+    Ok(Conduit::of_layer(Datagrams { to: sender, ..layer }).write_only())
 }

@@ -1,5 +1,6 @@
 //! Which peers are served: the filter of `range=`, `sourceport=` and `lowport`.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -78,18 +79,21 @@ impl Gate {
     pub(super) fn refuses(&self, peer: &Peer) -> bool {
         let Some(option) = self.refusing(peer) else { return false };
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
-        let mut warnings = self.warnings.lock().unpoisoned();
-        if let Some(suppressed) = warnings.passes(Instant::now()) {
-            drop(warnings);
-            let address = &self.address;
-            let why = match (option, self.source_port) {
-                (Opt::SourcePort, Some(port)) => format!("not from port {port} (sourceport)"),
-                (Opt::LowPort, _) => format!("not from a port below {RESERVED} (lowport)"),
-                _ => "outside range=".to_owned(),
-            };
-            tracing::warn!("{address}: {peer} refused: {why}{suppressed}");
-        }
+        let why = match (option, self.source_port) {
+            (Opt::SourcePort, Some(port)) => format!("not from port {port} (sourceport)"),
+            (Opt::LowPort, _) => format!("not from a port below {RESERVED} (lowport)"),
+            _ => "outside range=".to_owned(),
+        };
+        self.warn(format_args!("{peer} refused: {why}"));
         true
+    }
+
+    /// Warns of what is not served, unless there is too much of it.
+    pub(super) fn warn(&self, what: impl Display) {
+        let passes = self.warnings.lock().unpoisoned().passes(Instant::now());
+        if let Some(suppressed) = passes {
+            tracing::warn!("{}: {what}{suppressed}", self.address);
+        }
     }
 }
 

@@ -78,10 +78,10 @@ impl PortState {
 
     /// As [`PortState::in_memory`], for a side whose messages keep their boundaries, such as a
     /// stream made around a socket of datagrams: each read gives a message, and is given room for
-    /// 64 KiB; each write takes one whole. No message is empty, since 0 bytes are the end.
+    /// 64 KiB; each write takes one whole. 0 bytes are the end, unless it `has_empty` messages.
     #[must_use]
-    pub fn in_memory_of_messages() -> Self {
-        Self { is_in_memory: true, ends_at_zero: true, ..Self::known(Kind::Datagram, true) }
+    pub fn in_memory_of_messages(has_empty: bool) -> Self {
+        Self { is_in_memory: true, ends_at_zero: !has_empty, ..Self::known(Kind::Datagram, true) }
     }
 
     /// Has this side no descriptor ([`PortState::in_memory`])?

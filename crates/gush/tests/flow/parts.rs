@@ -101,7 +101,7 @@ fn a_port_keeps_its_own_offset_and_cuts_no_datagram() {
 #[test]
 fn messages_in_memory_are_cut_by_no_limit() {
     let (memory, socket) =
-        (PortState::in_memory_of_messages(), PortState::known(Kind::Datagram, true));
+        (PortState::in_memory_of_messages(false), PortState::known(Kind::Datagram, true));
     let mut flow = Flow::between(memory, socket, &Terms::default()).expect("a route");
     let mut shelf = Shelf::new(Pool::new(0, 0));
     assert_eq!(flow.next(10, &mut shelf), Next::Do(Op::Read(65_536)));

@@ -1,32 +1,23 @@
 //! The peers of UDP ports: the first sender, or with `fork` each sender.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use gush_net::Conduit;
 use nix::sys::socket::MsgFlags;
-use rustix::event::PollFlags;
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::{Listener, Socket};
 use crate::open::ancillary::Fact;
 use crate::open::descriptors::{EXHAUSTED, pause_after, until_free};
 use crate::open::error::Step;
-use crate::open::flows::{DATAGRAM_BYTES, Flows, recv};
+use crate::open::flows::{DATAGRAM_BYTES, Flows};
 use crate::open::route::Route;
 use crate::open::{End, OpenError, Peer, datagrams};
-use crate::watch::watch;
-
-/// The pause before another look at a socket whose error the relay has not taken yet.
-const ERROR_LOOK: Duration = Duration::from_millis(10);
 
 impl Listener {
     /// Accepts the next sender, with its own flow.
@@ -137,23 +128,14 @@ impl Listener {
         Ok(end)
     }
 
-    /// Connects the socket to the sender, whose datagram is left to read.
-    fn first_sender(&mut self, fd: OwnedFd, route: Route) -> Result<End, OpenError> {
-        let peer = route.sender;
-        // From here on the kernel delivers only this peer's datagrams; those of others came before.
-        let (fd, mut first) = match connected(&fd, route)? {
-            None => (fd, Vec::new()),
-            Some(own) => (own, self.drop_what_others_sent(&fd, peer, true).step("receive")?),
+    /// Connects the socket to the sender, whose datagram is left to read. From here on the kernel
+    /// delivers only this peer's datagrams; those of others came before.
+    fn first_sender(&self, fd: OwnedFd, route: Route) -> Result<End, OpenError> {
+        let (socket, earlier) = match connected(&fd, route)? {
+            Some(own) => (own, Some(fd)),
+            None => (fd, None),
         };
-        first.extend(self.drop_what_others_sent(&fd, peer, false).step("receive")?);
-        let (peer, ends) = (Peer::from(peer), self.ends);
-        if first.is_empty() {
-            return datagrams::connected_end(fd, peer, ends);
-        }
-        let source = prepended(first, fd.try_clone().step("accept")?).step("accept")?;
-        let source = datagrams::connected(source, &peer, ends)?;
-        let conduit = Conduit::joined(source, Conduit::new(fd).step("accept")?);
-        Ok(datagrams::ending(conduit, peer, ends))
+        datagrams::first_sender(socket, earlier, route.sender.into(), &self.gate, self.ends)
     }
 
     /// Has an empty datagram nothing to pass on?
@@ -193,53 +175,6 @@ impl Listener {
             return Err(OpenError::new("receive", Errno::BADF));
         };
         Ok((fd.into_inner(), route, facts))
-    }
-
-    /// Drops the datagrams of other senders that were queued before the socket was connected.
-    /// Returns the peer's datagrams that were read with them: `all`, or those before the last of
-    /// another sender.
-    fn drop_what_others_sent(
-        &mut self,
-        fd: &OwnedFd,
-        peer: SocketAddr,
-        all: bool,
-    ) -> Result<Vec<Vec<u8>>, Errno> {
-        let mut nothing = [0; 1];
-        // With SO_PEEK_OFF each peek continues after the last (socket(7)); without it all is read.
-        let peeks = !all && gush::set_peek_offset(fd, Some(0)).is_ok();
-        let mut unwanted = usize::MAX;
-        if peeks {
-            let mut seen = 0;
-            unwanted = 0;
-            while let Some((_, sender)) = received(fd, &mut nothing, RecvFlags::PEEK)? {
-                seen += 1;
-                // What follows the last datagram of another sender may stay queued.
-                unwanted = if sender == Some(peer) { unwanted } else { seen };
-            }
-            // It would affect later peeks.
-            gush::set_peek_offset(fd, None)?;
-        }
-        let (mut first, mut others) = (Vec::new(), 0);
-        // Usually there is no other sender, and 64 KiB need not be cleared.
-        let mut datagram = vec![0; if unwanted > 0 { DATAGRAM_BYTES } else { 0 }];
-        for _ in 0..unwanted {
-            let Some((count, sender)) = received(fd, &mut datagram, RecvFlags::empty())? else {
-                break;
-            };
-            if sender == Some(peer) {
-                first.push(datagram[..count].to_vec());
-                continue;
-            }
-            self.gate.refuses(&sender.map_or(Peer::Other("unknown".into()), Peer::from));
-            others += 1;
-        }
-        if others > 0 {
-            tracing::warn!(
-                "{}: {others} datagrams dropped, which are not from {peer}",
-                self.gate.address
-            );
-        }
-        Ok(first)
     }
 }
 
@@ -287,68 +222,4 @@ fn held(datagram: &[u8]) -> io::Result<Conduit> {
     let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     rustix::net::send(&near, datagram, SendFlags::NOSIGNAL)?;
     Conduit::new(far)
-}
-
-/// The next queued datagram and its sender.
-fn received(
-    fd: &OwnedFd,
-    room: &mut [u8],
-    flags: RecvFlags,
-) -> Result<Option<(usize, Option<SocketAddr>)>, Errno> {
-    loop {
-        // With MSG_TRUNC the result is the datagram's length, not that of the buffer.
-        match rustix::net::recvfrom(fd, &mut *room, flags | RecvFlags::TRUNC) {
-            Ok((_, count, sender)) => {
-                let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
-                return Ok(Some((count.min(room.len()), sender)));
-            }
-            Err(Errno::AGAIN) => return Ok(None),
-            Err(Errno::CONNREFUSED | Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-}
-
-/// A socket with the datagrams `first`, followed by those of the connected `socket`, for as long as
-/// the returned one is open.
-fn prepended(first: Vec<Vec<u8>>, socket: OwnedFd) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-    let near = watch(near, Interest::WRITABLE)?;
-    let socket = watch(socket, Interest::READABLE)?;
-    tokio::spawn(pass_on(first, socket, near));
-    Ok(far)
-}
-
-async fn pass_on(
-    first: Vec<Vec<u8>>,
-    socket: AsyncFd<OwnedFd>,
-    near: AsyncFd<OwnedFd>,
-) -> io::Result<Infallible> {
-    for datagram in &first {
-        give(&near, datagram).await?;
-    }
-    let mut buffer = vec![0; DATAGRAM_BYTES];
-    loop {
-        let mut ready = socket.readable().await?;
-        // An error of the socket is for the relay, which writes there.
-        if gush::poll_now(socket.get_ref(), PollFlags::IN)?.contains(PollFlags::ERR) {
-            tokio::time::sleep(ERROR_LOOK).await;
-            continue;
-        }
-        match recv(socket.get_ref(), &mut buffer) {
-            Ok(count) => give(&near, &buffer[..count]).await?,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-async fn give(near: &AsyncFd<OwnedFd>, datagram: &[u8]) -> io::Result<()> {
-    let send = |near: &OwnedFd| {
-        retry_on_intr(|| rustix::net::send(near, datagram, SendFlags::NOSIGNAL))?;
-        Ok(())
-    };
-    near.async_io(Interest::WRITABLE, send).await
 }
