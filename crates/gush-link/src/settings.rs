@@ -218,41 +218,35 @@ impl Settings {
 
     /// The options of one connection's relay.
     pub(crate) fn relay(&self, id: u64, counts: Arc<ByteCounts>) -> RelayOptions {
-        let mut options = RelayOptions::new().counting(counts).method(self.method).watch_errors();
-        if let Some(idle) = self.idle {
-            options = options.idle(idle);
-        }
-        if let Some(linger) = self.linger {
-            options = options.linger(linger);
-        }
-        if self.graceful {
-            options = options.patient();
-        }
-        if let Some(limit) = &self.limit {
-            options = options.limit(limit.clone());
-        }
-        if let Some(bytes) = self.message_bytes {
-            options = options.message_bytes(bytes);
-        }
-        if self.isolated {
-            options = options.isolated();
-        }
+        let options = RelayOptions {
+            counts,
+            method: self.method,
+            watch_errors: true,
+            idle: self.idle,
+            linger: self.linger,
+            patient: self.graceful,
+            limit: self.limit.clone(),
+            message_bytes: self.message_bytes,
+            isolated: self.isolated,
+            ..RelayOptions::new()
+        };
         let observer = self.observe.as_ref().map(|observe| observe(id));
         let tees = [self.tee.clone(), self.tee_back.clone()];
         if observer.is_none() && tees.iter().all(Option::is_none) {
             return options;
         }
         let full = tees.clone();
-        options =
-            options.hold(move |way| full[way as usize].as_ref().is_some_and(|tee| tee.is_full()));
-        options.observe(move |way, bytes| {
+        let hold =
+            move |way: Direction| full[way as usize].as_ref().is_some_and(|tee| tee.is_full());
+        let observe = move |way: Direction, bytes: &[u8]| {
             if let Some(tee) = &tees[way as usize] {
                 tee.write(bytes);
             }
             if let Some(observer) = &observer {
                 observer(way, bytes);
             }
-        })
+        };
+        RelayOptions { hold: Some(Arc::new(hold)), observe: Some(Arc::new(observe)), ..options }
     }
 
     /// How long clients and programs may go on once the link drains.

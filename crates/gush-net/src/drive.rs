@@ -434,7 +434,7 @@ impl Driver {
             self.send_kept(target);
             Failure::Call("shutdown", Side::Target, io)
         })?;
-        if let (EndOfData::Unsent, Some(report)) = (end, options.unsent_eof) {
+        if let (EndOfData::Unsent, Some(report)) = (end, options.on_unsent_eof) {
             report(self.direction);
         }
         Poll::Ready(Ok(()))
@@ -472,7 +472,7 @@ impl Driver {
         let ends_at_once = passes_end
             && self.rare().proof.is_none()
             && self.rare().limiter.is_none()
-            && options.holder.is_none()
+            && options.hold.is_none()
             && sends_kept_bytes_with_the_end(&sides.target);
         for _ in 0..CALLS {
             let may_take_bytes = self.may_take_bytes(options);
@@ -487,7 +487,7 @@ impl Driver {
                         }
                         Attempt::Changed => continue,
                     };
-                    let mut observed = Observed(self.direction, options.observer.as_ref());
+                    let mut observed = Observed(self.direction, options.observe.as_deref());
                     let moved = flow.learn(op, answer, &mut observed);
                     if let (Op::Read(most), Ok(bytes)) = (op, answer)
                         && ends_at_once
@@ -560,7 +560,7 @@ impl Driver {
     }
 
     fn is_held(&self, options: &RelayOptions) -> bool {
-        options.holder.as_ref().is_some_and(|holds| holds(self.direction))
+        options.hold.as_ref().is_some_and(|holds| holds(self.direction))
     }
 
     /// Waits until the rate limit and the hold allow something more.

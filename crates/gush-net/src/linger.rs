@@ -194,7 +194,7 @@ impl Conduit {
     /// server.write_all(b"answer")?;
     /// server.shutdown(std::net::Shutdown::Write)?;
     /// client.shutdown(std::net::Shutdown::Write)?;
-    /// Relay::new(&RelayOptions::new().close_sends_last_fin()).run(&mut a, &mut b).await?;
+    /// Relay::new(&RelayOptions { close_sends_last_fin: true, ..RelayOptions::new() }).run(&mut a, &mut b).await?;
     /// for mut end in [a, b] {
     ///     if end.needs_linger(true) {
     ///         end.linger(true, LingerTimeouts::of(None)).await?;

@@ -194,7 +194,7 @@ impl Kept {
 }
 
 fn options(choice: Choice) -> RelayOptions {
-    RelayOptions::new().method(choice).counting(Arc::default())
+    RelayOptions { method: choice, counts: Arc::default(), ..RelayOptions::new() }
 }
 
 fn delivered(counts: &ByteCounts, way: Direction) -> usize {
@@ -427,7 +427,11 @@ fn a_relay_with_limits_that_is_dropped_at_any_poll_goes_on_there() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limited = || {
         let rate = Rate::bytes_per_second(200_000_000).expect("a rate");
-        options(Choice::Auto).limit(rate).idle(Duration::from_secs(30))
+        RelayOptions {
+            limit: Some(rate),
+            idle: Some(Duration::from_secs(30)),
+            ..options(Choice::Auto)
+        }
     };
     let polls = every_poll(|at| goes_on([Kind::Unix; 2], &limited(), at, false));
     assert!(polls > 5, "only {polls} polls");
@@ -470,8 +474,10 @@ fn what_goes_one_way_and_is_given_up_at_any_poll_has_counted_every_byte() {
 fn a_relay_with_limits_goes_on_in_another_runtime() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let rate = gush_net::gush::Rate::bytes_per_second(100_000).unwrap();
-    let idle = RelayOptions::new().idle(Duration::from_secs(60));
-    for (name, options) in [("idle", idle), ("rate", RelayOptions::new().limit(rate))] {
+    let idle = RelayOptions { idle: Some(Duration::from_secs(60)), ..RelayOptions::new() };
+    for (name, options) in
+        [("idle", idle), ("rate", RelayOptions { limit: Some(rate), ..RelayOptions::new() })]
+    {
         let (mut client, near) = UnixStream::pair().unwrap();
         let (far, mut server) = UnixStream::pair().unwrap();
         let mut a = Conduit::new(near.into()).unwrap();

@@ -80,7 +80,7 @@ fn alone_relays_leave_no_descriptor_open() {
         reader.join().unwrap();
         assert!(bridge.relay.join().unwrap().is_err());
         // An end by silence.
-        let idle = RelayOptions::new().idle(Duration::from_millis(5));
+        let idle = RelayOptions { idle: Some(Duration::from_millis(5)), ..RelayOptions::new() };
         Bridge::new(Wire::Tcp, Wire::Unix, idle).relay.join().unwrap().expect("no failure");
     };
     // The first rounds fill pools and start threads, which stay.
@@ -131,7 +131,7 @@ fn alone_an_idle_relay_sleeps() {
         return;
     }
     // With a limit, since a timer that ticks would wake a relay too.
-    let long = RelayOptions::new().idle(Duration::from_secs(3600));
+    let long = RelayOptions { idle: Some(Duration::from_secs(3600)), ..RelayOptions::new() };
     let mut quiet = Bridge::new(Wire::Tcp, Wire::Unix, long);
     // Half closed: one direction has ended, the other is silent.
     let half_closed = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new());

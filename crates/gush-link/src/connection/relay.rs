@@ -114,15 +114,13 @@ impl Connection<'_> {
         }
         let mut options = settings.relay(self.id, Arc::clone(self.counts));
         if (has_datagrams || has_answers) && settings.linger.is_none() {
-            options = options.linger(LAST_ANSWERS);
+            options.linger = Some(LAST_ANSWERS);
         }
-        if first.keeper.is_empty() && second.keeper.is_empty() {
-            options = options.close_sends_last_fin();
-        }
+        options.close_sends_last_fin = first.keeper.is_empty() && second.keeper.is_empty();
         // An end of data that a terminal cannot see matters only if nothing else ends the link.
         let ends_by_itself = has_devices || settings.graceful && settings.one_way;
         if !ends_by_itself {
-            options = options.on_unsent_eof(match settings.is_part {
+            options.on_unsent_eof = Some(match settings.is_part {
                 true => |_| warn_of_unsent_eof(""),
                 false => |_| warn_of_unsent_eof("-t TIME ends the link, and "),
             });

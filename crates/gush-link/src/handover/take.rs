@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gush_net::{ByteCounts, Conduit, Relay};
+use gush_net::{ByteCounts, Conduit, Relay, RelayOptions};
 use rustix::io::{Errno, read};
 use rustix::process::{Resource, getrlimit};
 use tokio::io::Interest;
@@ -294,7 +294,10 @@ fn resumed(
     }
     let counts = Arc::new(ByteCounts::default());
     // Ends that move have no program, and end like sockets.
-    let options = shared.settings.relay(id, Arc::clone(&counts)).close_sends_last_fin();
+    let options = RelayOptions {
+        close_sends_last_fin: true,
+        ..shared.settings.relay(id, Arc::clone(&counts))
+    };
     let relay = Relay::carry_on(&options, state, pipes, [&first.conduit, &second.conduit])?;
     let relaying = Relaying { first, second, relay, directions, has_datagrams: false };
     let resumed = Resumed { id, names, counts, began, relaying: Box::new(relaying) };

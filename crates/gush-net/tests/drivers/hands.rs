@@ -161,7 +161,7 @@ impl Hand {
     }
 
     async fn on_tokio(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Reported {
-        let options = RelayOptions::new().method(case.choice);
+        let options = RelayOptions { method: case.choice, ..RelayOptions::new() };
         let make = match self {
             Hand::Inherited => Conduit::inherited,
             _ => Conduit::new,

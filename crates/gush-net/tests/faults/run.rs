@@ -108,7 +108,7 @@ pub fn run(case: Case, inject: impl FnMut(Call, u64) -> Injection + Send + 'stat
     let sides = [(case.a, 3, FORWARD_BYTES), (case.b, 5, BACK_BYTES)];
     let [mut a, mut b] = sides.map(|(kind, seed, bytes)| Side::new(kind, seed, bytes));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let options = RelayOptions::new().method(case.choice).idle(IDLE);
+    let options = RelayOptions { method: case.choice, idle: Some(IDLE), ..RelayOptions::new() };
     let plan = Plan::new(inject);
     let result =
         runtime.expect("a runtime").block_on(plan.around(face(case, &mut a, &mut b, &options)));

@@ -144,7 +144,7 @@ async fn run_after_a_reset_that_was_watched_for() -> Answer {
         (UnixStream::pair().expect("a pair"), tcp_pair().await);
     server.write_all(b"unread").await.expect("room");
     // The relay waits for `a` alone: of `b` it reads nothing.
-    let mut relay = Relay::new(&RelayOptions::new().watch_errors());
+    let mut relay = Relay::new(&RelayOptions { watch_errors: true, ..RelayOptions::new() });
     relay.abandon(Direction::Back);
     set_socket_linger(&server, Some(Duration::ZERO)).expect("SO_LINGER");
     drop(server);

@@ -41,7 +41,7 @@ fn write_until_full(from: &mut Peer, counts: &ByteCounts, way: Direction) -> u64
 
 /// Everything is written, and the writing side ended, before the reader takes the first byte.
 fn half_close_with_bytes_in_flight(way: Direction, wire: Wire, choice: Choice) {
-    let bridge = Bridge::new(wire, wire, RelayOptions::new().method(choice));
+    let bridge = Bridge::new(wire, wire, RelayOptions { method: choice, ..RelayOptions::new() });
     let (mut from, mut to) = match way {
         Direction::Forward => (bridge.client, bridge.server),
         Direction::Back => (bridge.server, bridge.client),
@@ -119,7 +119,11 @@ fn a_half_close_with_a_gibibyte_in_flight_cuts_nothing() {
 #[test]
 fn a_reset_of_the_reader_is_an_error_with_the_counts_until_then() {
     for choice in METHODS {
-        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().method(choice));
+        let mut bridge = Bridge::new(
+            Wire::Tcp,
+            Wire::Tcp,
+            RelayOptions { method: choice, ..RelayOptions::new() },
+        );
         bridge.server.write_all(b"greeting").unwrap();
         let mut greeting = [0; 8];
         bridge.client.read_exact(&mut greeting).unwrap();
@@ -180,7 +184,8 @@ fn what_a_dead_peer_sent_before_is_still_delivered() {
 fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
     let idle = Duration::from_millis(150);
     let begun = Instant::now();
-    let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().idle(idle));
+    let bridge =
+        Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions { idle: Some(idle), ..RelayOptions::new() });
     let totals = bridge.relay.join().unwrap().expect("silence is no failure");
     assert_eq!(totals.ended, EndReason::Idle);
     assert!(begun.elapsed() >= idle);
@@ -189,9 +194,10 @@ fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
 /// As tokio's timeout takes it.
 #[test]
 fn a_limit_beyond_the_clock_is_none() {
-    for options in
-        [RelayOptions::new().idle(Duration::MAX), RelayOptions::new().linger(Duration::MAX)]
-    {
+    for options in [
+        RelayOptions { idle: Some(Duration::MAX), ..RelayOptions::new() },
+        RelayOptions { linger: Some(Duration::MAX), ..RelayOptions::new() },
+    ] {
         let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
         bridge.client.write_all(b"all").unwrap();
         bridge.client.finish();
@@ -207,7 +213,8 @@ fn a_limit_beyond_the_clock_is_none() {
 #[test]
 fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
     let idle = Duration::from_secs(4);
-    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().idle(idle));
+    let mut bridge =
+        Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions { idle: Some(idle), ..RelayOptions::new() });
     // All of it takes longer than the limit, and no pause does.
     for _ in 0..6 {
         thread::sleep(idle / 5);
@@ -224,7 +231,7 @@ fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
 
 #[test]
 fn lingering_begins_only_when_one_end_has_ended() {
-    let options = RelayOptions::new().linger(Duration::from_millis(100));
+    let options = RelayOptions { linger: Some(Duration::from_millis(100)), ..RelayOptions::new() };
     let mut bridge = Bridge::new(Wire::Tcp, Wire::Unix, options);
     thread::sleep(Duration::from_millis(300));
     assert!(!bridge.relay.is_finished(), "both ends are open");
@@ -262,7 +269,10 @@ fn a_source_that_the_relay_waits_for_can_be_taken_for_ended() {
 fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
     let limit = Duration::from_millis(800);
     let chunk = 4 << 10;
-    let limits = [RelayOptions::new().idle(limit), RelayOptions::new().linger(limit)];
+    let limits = [
+        RelayOptions { idle: Some(limit), ..RelayOptions::new() },
+        RelayOptions { linger: Some(limit), ..RelayOptions::new() },
+    ];
     // With a linger limit the reader's end comes first, so that the limit counts.
     for (options, ends_first) in limits.into_iter().zip([false, true]) {
         let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
@@ -296,10 +306,13 @@ fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
 #[test]
 fn a_patient_relay_waits_for_a_reader_as_long_as_that_takes() {
     let limit = Duration::from_millis(50);
-    let limits = [RelayOptions::new().idle(limit), RelayOptions::new().linger(limit)];
+    let limits = [
+        RelayOptions { idle: Some(limit), ..RelayOptions::new() },
+        RelayOptions { linger: Some(limit), ..RelayOptions::new() },
+    ];
     for (options, ends_first) in limits.into_iter().zip([false, true]) {
         let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Unix));
-        let relay = spawn_relay(near.into(), far.into(), options.patient());
+        let relay = spawn_relay(near.into(), far.into(), RelayOptions { patient: true, ..options });
         if ends_first {
             server.finish();
         }
@@ -322,10 +335,11 @@ fn a_patient_relay_waits_for_a_reader_as_long_as_that_takes() {
 #[test]
 fn a_silence_after_pauses_of_the_rate_limit_ends_the_relay() {
     let (rate, soon) = (gush::Rate::bytes_per_second(20_000), Duration::from_millis(100));
-    let limited = || RelayOptions::new().limit(rate.clone().unwrap());
-    for (options, ended) in
-        [(limited().idle(soon), EndReason::Idle), (limited().linger(soon), EndReason::Lingered)]
-    {
+    let limited = || RelayOptions { limit: rate.clone(), ..RelayOptions::new() };
+    for (options, ended) in [
+        (RelayOptions { idle: Some(soon), ..limited() }, EndReason::Idle),
+        (RelayOptions { linger: Some(soon), ..limited() }, EndReason::Lingered),
+    ] {
         let mut bridge = Bridge::new(Wire::Tcp, Wire::Unix, options);
         bridge.client.write_all(&[7; 4000]).unwrap();
         if ended == EndReason::Lingered {
@@ -339,7 +353,7 @@ fn a_silence_after_pauses_of_the_rate_limit_ends_the_relay() {
     let totals = run(async {
         let (mut near, mut far) =
             (Conduit::new(near.into()).unwrap(), Conduit::new(far.into()).unwrap());
-        Relay::new(&limited().idle(soon)).copy(&mut near, &mut far).await
+        Relay::new(&RelayOptions { idle: Some(soon), ..limited() }).copy(&mut near, &mut far).await
     });
     let totals = totals.expect("no failure");
     assert_eq!((totals.ended, totals.forward.bytes), (EndReason::Idle, 4000));
@@ -359,7 +373,7 @@ fn each_direction_has_the_rate_limit_for_itself() {
     let [(_source, mut source), (_target, mut target)] = [filled(BYTES * 3 / 2), filled(0)];
     run(async {
         let limit = || gush::Rate::bytes_per_second(BYTES as u64).unwrap();
-        let relay = || Relay::new(&RelayOptions::new().limit(limit()));
+        let relay = || Relay::new(&RelayOptions { limit: Some(limit()), ..RelayOptions::new() });
         let (mut both, mut clock) = (relay(), relay());
         tokio::select! {
             totals = both.run(&mut a, &mut b) => {
@@ -381,7 +395,8 @@ async fn the_shorter_limit_ends_the_silence_after_an_end() {
         let ((mut client, mut a), (mut b, _server)) =
             (tokio::io::duplex(64), tokio::io::duplex(64));
         client.shutdown().await.expect("open");
-        let options = RelayOptions::new().idle(idle).linger(linger);
+        let options =
+            RelayOptions { idle: Some(idle), linger: Some(linger), ..RelayOptions::new() };
         let began = tokio::time::Instant::now();
         let totals = Relay::new(&options).run(&mut a, &mut b).await.expect("no failure");
         // Events may still come for a moment once the limit is over.
@@ -410,7 +425,11 @@ fn a_direction_that_is_held_takes_nothing_and_is_not_silent() {
     let held = Arc::new(AtomicBool::new(true));
     let asked = Arc::clone(&held);
     let holds = move |way| way == Direction::Forward && asked.load(Ordering::Relaxed);
-    let options = RelayOptions::new().idle(Duration::from_secs(1)).hold(holds);
+    let options = RelayOptions {
+        idle: Some(Duration::from_secs(1)),
+        hold: Some(Arc::new(holds)),
+        ..RelayOptions::new()
+    };
     let counts = options.counts();
     let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
     bridge.client.write_all(b"question").unwrap();
@@ -457,7 +476,7 @@ fn stuck() -> (Conduit, Conduit, crate::common::Peer, thread::JoinHandle<()>) {
 fn a_relay_goes_on_after_its_future_was_dropped() {
     for choice in METHODS {
         let (mut near, mut far, mut server, writer) = stuck();
-        let options = RelayOptions::new().method(choice);
+        let options = RelayOptions { method: choice, ..RelayOptions::new() };
         let (begin, begins) = std::sync::mpsc::channel();
         let reader = thread::spawn(move || {
             begins.recv().expect("the relay was interrupted often enough");
@@ -490,7 +509,7 @@ fn a_relay_goes_on_after_its_future_was_dropped() {
 fn a_dropped_copy_says_how_much_was_in_flight() {
     for choice in METHODS {
         let (mut near, mut far, mut server, writer) = stuck();
-        let options = RelayOptions::new().method(choice);
+        let options = RelayOptions { method: choice, ..RelayOptions::new() };
         let counts = options.counts();
         run(async {
             let relay = async { Relay::new(&options).run(&mut near, &mut far).await };
@@ -572,9 +591,9 @@ fn an_answer_that_has_arrived_is_delivered_after_the_other_direction_fails() {
     for (choice, rate) in
         [(Choice::Auto, Some(&rate)), (Choice::Auto, None), (METHODS[2], Some(&rate))]
     {
-        let mut options = RelayOptions::new().method(choice);
+        let mut options = RelayOptions { method: choice, ..RelayOptions::new() };
         if let Some(rate) = rate {
-            options = options.limit(rate.clone());
+            options.limit = Some(rate.clone());
         }
         let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
         bridge.client.write_all(b"question").unwrap();
@@ -663,7 +682,8 @@ fn a_one_way_copy_that_ends_by_its_idle_limit_reports_bytes_left_at_the_source()
         let mut source = Conduit::new(near.into()).expect("an end");
         let mut target = Conduit::new(far.into()).expect("an end");
         let writer = std::thread::spawn(move || client.write_all(&vec![7; 8 << 20]));
-        let options = RelayOptions::new().idle(Duration::from_millis(100));
+        let options =
+            RelayOptions { idle: Some(Duration::from_millis(100)), ..RelayOptions::new() };
         let totals = Relay::new(&options).copy(&mut source, &mut target).await;
         let totals = totals.expect("no failure");
         assert!(totals.stuck && totals.ended == EndReason::Idle, "{totals:?}");

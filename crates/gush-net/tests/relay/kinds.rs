@@ -190,7 +190,8 @@ fn the_true_error_of_a_full_target_is_reported() {
         let (mut client, near) = pair(Wire::Tcp);
         client.write_all(&[7; 200_000]).unwrap();
         let full = one(File::create("/dev/full").unwrap());
-        let error = relay(one(near), full, &RelayOptions::new().method(choice)).unwrap_err();
+        let error = relay(one(near), full, &RelayOptions { method: choice, ..RelayOptions::new() })
+            .unwrap_err();
         let io = error.io_error().expect("the system said so");
         assert_eq!(io.kind(), std::io::ErrorKind::StorageFull, "{error}");
         // The device refuses a splice for another reason: the error must be that of the write.
@@ -270,7 +271,7 @@ fn a_method_asked_for_by_name_is_used_or_refused() {
         [MethodName::Vmsplice, MethodName::Sendfile, MethodName::CopyFileRange, MethodName::Uring];
     for method in refused {
         let ((_client, near), (far, _server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
-        let options = RelayOptions::new().method(Choice::Only(method));
+        let options = RelayOptions { method: Choice::Only(method), ..RelayOptions::new() };
         let error = relay(one(near), one(far), &options).expect_err("refused");
         assert!(error.is_refused() && error.to_string().contains(method.as_str()), "{error}");
         assert!(error.hint().is_some());
@@ -278,7 +279,7 @@ fn a_method_asked_for_by_name_is_used_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     let append = File::options().append(true).create(true).open(dir.path().join("log")).unwrap();
     let (_client, near) = pair(Wire::Tcp);
-    let options = RelayOptions::new().method(Choice::Only(MethodName::Splice));
+    let options = RelayOptions { method: Choice::Only(MethodName::Splice), ..RelayOptions::new() };
     let error = relay(one(near), one(append), &options).expect_err("O_APPEND takes no splices");
     assert!(error.is_refused() && error.to_string().contains("O_APPEND"), "{error}");
 }
@@ -287,9 +288,12 @@ fn a_method_asked_for_by_name_is_used_or_refused() {
 fn an_observer_sees_every_byte_that_was_delivered() {
     let seen = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
     let shared = Arc::clone(&seen);
-    let options = RelayOptions::new().observe(move |way, bytes| {
-        shared.lock().unwrap()[way as usize].extend_from_slice(bytes);
-    });
+    let options = RelayOptions {
+        observe: Some(Arc::new(move |way: Direction, bytes: &[u8]| {
+            shared.lock().unwrap()[way as usize].extend_from_slice(bytes);
+        })),
+        ..RelayOptions::new()
+    };
     let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
     let relay = spawn_relay(near.into(), far.into(), options);
     let writer = std::thread::spawn(move || {

@@ -109,9 +109,9 @@ proptest! {
         of_tokio in any::<bool>(),
         limited in prop::option::weighted(0.1, 20_000_000_u64..400_000_000),
     ) {
-        let mut options = RelayOptions::new().method(choice);
+        let mut options = RelayOptions { method: choice, ..RelayOptions::new() };
         if let Some(rate) = limited {
-            options = options.limit(gush::Rate::bytes_per_second(rate).unwrap());
+            options.limit = Some(gush::Rate::bytes_per_second(rate).unwrap());
         }
         let bridge = if of_tokio { Bridge::of_tokio } else { Bridge::new };
         let bridge = bridge(wires.0, wires.1, options);

@@ -239,7 +239,7 @@ async fn relayed_to_the_last_end(
     client.finish();
     server.write_all(b"answer").expect("room");
     server.finish();
-    let mut relay = Relay::new(&RelayOptions::new().close_sends_last_fin());
+    let mut relay = Relay::new(&RelayOptions { close_sends_last_fin: true, ..RelayOptions::new() });
     change(&mut relay);
     relay.run(&mut a, &mut b).await.expect("both have ended");
     ([a, b], client)
@@ -307,7 +307,8 @@ fn no_end_is_left_to_the_close_of_a_socket_that_nobody_reads() {
         let nothing = Conduit::new(nothing.into()).expect("an end");
         let (mut a, mut b) = (end(a), Conduit::joined(nothing, end(b)));
         client.write_all(b"answer").expect("room");
-        let mut relay = Relay::new(&RelayOptions::new().close_sends_last_fin());
+        let mut relay =
+            Relay::new(&RelayOptions { close_sends_last_fin: true, ..RelayOptions::new() });
         let client = async {
             use rustix::net::{RecvFlags, recv};
             // The other direction has ended by then.

@@ -272,7 +272,7 @@ fn a_method_by_reference_is_refused_for_a_stream_and_nothing_is_touched() {
         let (_peer, near) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let mut a = Conduit::of_stream(source).read_only();
         let mut b = Conduit::new(near.into()).expect("an end").write_only();
-        let options = RelayOptions::new().method(Choice::Only(method));
+        let options = RelayOptions { method: Choice::Only(method), ..RelayOptions::new() };
         let error = run(async { Relay::new(&options).run(&mut a, &mut b).await });
         let error = error.expect_err("no descriptor");
         assert!(error.is_refused() && error.to_string().contains("no descriptor"), "{error}");
@@ -484,7 +484,7 @@ async fn a_silence_while_a_stream_keeps_bytes_has_lost_them() {
         let target = Scripted { flushes: [flush].into(), ..Scripted::default() };
         let mut a = Conduit::of_stream(reads([Bytes(10), Never])).read_only();
         let mut b = Conduit::of_stream(target).write_only();
-        let options = RelayOptions::new().idle(Duration::from_secs(5));
+        let options = RelayOptions { idle: Some(Duration::from_secs(5)), ..RelayOptions::new() };
         let ended = Relay::new(&options).run(&mut a, &mut b).await;
         let totals = ended.expect("no failure");
         assert_eq!((totals.ended, totals.forward.bytes), (EndReason::Idle, 10));
@@ -604,7 +604,7 @@ fn a_reset_under_a_stream_that_is_neither_read_nor_written_is_seen() {
         let (mut server, mut b) = UnixStream::pair().expect("a pair");
         let near = Conduit::new(near.into()).expect("an end");
         let mut a = Conduit::of_layer(Over(near));
-        let options = RelayOptions::new().watch_errors();
+        let options = RelayOptions { watch_errors: true, ..RelayOptions::new() };
         let (ended, ()) =
             tokio::join!(async { Relay::new(&options).run(&mut a, &mut b).await }, async {
                 far.finish();

@@ -204,7 +204,7 @@ fn last_bytes_wait_for_no_end_that_a_rate_limit_holds_back() {
         let mut a = Conduit::of_accepted_tcp(nonblocking(near)).write_only();
         let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
         let limit = gush::Rate::bytes_per_second(1 << 20).expect("a rate");
-        Relay::new(&RelayOptions::new().limit(limit))
+        Relay::new(&RelayOptions { limit: Some(limit), ..RelayOptions::new() })
             .run(&mut a, &mut b)
             .await
             .expect("no failure");

@@ -26,7 +26,11 @@ fn segments_of_a_byte_that_fill_every_slot_arrive() {
             client.write_all(&numbered(at as u64, 1)[..1]).unwrap();
         }
         client.finish();
-        let relay = spawn_relay(near.into(), far.into(), RelayOptions::new().method(choice));
+        let relay = spawn_relay(
+            near.into(),
+            far.into(),
+            RelayOptions { method: choice, ..RelayOptions::new() },
+        );
         assert_eq!(read_numbered(&mut server).unwrap(), SEGMENTS as u64);
         drop((client, server));
         assert_eq!(relay.join().unwrap().expect("no failure").forward.bytes, SEGMENTS as u64);
@@ -36,7 +40,11 @@ fn segments_of_a_byte_that_fill_every_slot_arrive() {
 #[test]
 fn urgent_data_does_not_end_the_stream() {
     for choice in METHODS {
-        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().method(choice));
+        let mut bridge = Bridge::new(
+            Wire::Tcp,
+            Wire::Tcp,
+            RelayOptions { method: choice, ..RelayOptions::new() },
+        );
         for round in 0..20 {
             // In-band data before and after each urgent byte, which itself is out of band: tcp(7).
             bridge.client.write_all(&vec![b'a'; 50_000]).unwrap();
@@ -79,7 +87,11 @@ fn urgent_data_does_not_stop_a_stream_into_a_pipe() {
 #[test]
 fn a_reader_that_stops_stops_the_writer_and_little_is_in_flight() {
     for choice in METHODS {
-        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().method(choice));
+        let mut bridge = Bridge::new(
+            Wire::Tcp,
+            Wire::Tcp,
+            RelayOptions { method: choice, ..RelayOptions::new() },
+        );
         let writer = thread::spawn(move || {
             write_numbered(&mut bridge.client, 64 << 20).expect("the reader comes back");
             bridge.client.finish();
@@ -103,7 +115,7 @@ fn udp_pair() -> (UdpSocket, UdpSocket) {
 #[test]
 fn a_datagram_of_any_size_stays_one_datagram() {
     let ((client, near), (far, server)) = (udp_pair(), udp_pair());
-    let options = RelayOptions::new().idle(Duration::from_secs(5));
+    let options = RelayOptions { idle: Some(Duration::from_secs(5)), ..RelayOptions::new() };
     let relay = spawn_relay(near.into(), far.into(), options);
     let mut buf = vec![0; 70_000];
     for size in [1, 0, 100, 1472, 4097, 40_000, 65_507] {
@@ -121,7 +133,7 @@ fn a_datagram_of_any_size_stays_one_datagram() {
 fn a_unix_datagram_larger_than_any_buffer_is_not_cut() {
     let ((client, near), (far, server)) =
         (UnixDatagram::pair().unwrap(), UnixDatagram::pair().unwrap());
-    let options = RelayOptions::new().idle(Duration::from_secs(5));
+    let options = RelayOptions { idle: Some(Duration::from_secs(5)), ..RelayOptions::new() };
     let relay = spawn_relay(near.into(), far.into(), options);
     let mut buf = vec![0; 300_000];
     for size in [10, 64 << 10, (64 << 10) + 1, 150_000] {
@@ -144,7 +156,11 @@ fn an_empty_datagram_does_not_end_a_seqpacket_stream() {
         None,
     )
     .expect("a pair");
-    let relay = spawn_relay(near.into(), far, RelayOptions::new().idle(Duration::from_secs(5)));
+    let relay = spawn_relay(
+        near.into(),
+        far,
+        RelayOptions { idle: Some(Duration::from_secs(5)), ..RelayOptions::new() },
+    );
     for piece in ["one", "", "two"] {
         sender.send(piece.as_bytes()).unwrap();
     }
@@ -160,8 +176,11 @@ fn an_empty_datagram_does_not_end_a_seqpacket_stream() {
 #[test]
 fn datagrams_become_a_stream_and_a_stream_becomes_datagrams() {
     let ((sender, near), (far, mut stream)) = (udp_pair(), pair(Wire::Tcp));
-    let relay =
-        spawn_relay(near.into(), far.into(), RelayOptions::new().idle(Duration::from_secs(5)));
+    let relay = spawn_relay(
+        near.into(),
+        far.into(),
+        RelayOptions { idle: Some(Duration::from_secs(5)), ..RelayOptions::new() },
+    );
     for piece in ["one ", "two ", "", "three"] {
         sender.send(piece.as_bytes()).unwrap();
         thread::sleep(Duration::from_millis(5));
@@ -187,8 +206,11 @@ fn nobody_at_a_udp_port_is_an_error_of_that_end() {
     let (near, far) = udp_pair();
     drop(far);
     let (mut client, a) = pair(Wire::Unix);
-    let relay =
-        spawn_relay(a.into(), near.into(), RelayOptions::new().idle(Duration::from_secs(5)));
+    let relay = spawn_relay(
+        a.into(),
+        near.into(),
+        RelayOptions { idle: Some(Duration::from_secs(5)), ..RelayOptions::new() },
+    );
     // The answer to the first comes by ICMP, and is reported to the second.
     while !relay.is_finished() {
         // Two that are taken at once are one datagram, and the relay closes once it knows.
@@ -226,7 +248,7 @@ fn a_file_that_is_cut_while_it_is_sent_is_an_error() {
         });
         let error = run(async {
             let mut near = Conduit::new(near.into()).unwrap();
-            let options = RelayOptions::new().method(method);
+            let options = RelayOptions { method, ..RelayOptions::new() };
             Relay::new(&options).send_file(&file, .., &mut near).await.expect_err("cut")
         });
         assert!(error.is_truncated(), "{error}");
@@ -244,7 +266,7 @@ fn a_range_of_a_file_is_sent_and_its_position_stays() {
             let mut near = Conduit::new(near.into()).unwrap();
             let mut options = RelayOptions::new();
             if isolated {
-                options = options.isolated();
+                options.isolated = true;
             }
             Relay::new(&options).send_file(&file, 1000..=50_999, &mut near).await.unwrap()
         });
