@@ -63,6 +63,16 @@ pub(crate) trait Part: Sized {
 
     /// Writes the address without options.
     fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
+    /// The version of IP and the host, if it names such.
+    fn internet(&self) -> Option<(Option<Family>, Option<&str>)> {
+        None
+    }
+
+    /// The port to which `bind=` may add a host.
+    fn local_mut(&mut self) -> Option<&mut Local> {
+        None
+    }
 }
 
 /// The keyword of a kind for one version of IP: `tcp4-listen`.
@@ -253,6 +263,10 @@ impl Part for Remote {
     fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{self}", keyword(kind, self.family))
     }
+
+    fn internet(&self) -> Option<(Option<Family>, Option<&str>)> {
+        Some((self.family, Some(&self.host)))
+    }
 }
 
 impl Part for Local {
@@ -271,6 +285,14 @@ impl Part for Local {
 
     fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{self}", keyword(kind, self.family))
+    }
+
+    fn internet(&self) -> Option<(Option<Family>, Option<&str>)> {
+        Some((self.family, self.host.as_deref()))
+    }
+
+    fn local_mut(&mut self) -> Option<&mut Local> {
+        Some(self)
     }
 }
 

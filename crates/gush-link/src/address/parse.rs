@@ -220,7 +220,8 @@ fn check_namespace(address: &Address, places: &Places) -> Result<(), Fault> {
     };
     let local = address.options.bind().and_then(|text| bind(text, None).ok()?.host);
     let names = |host: &str| host.parse::<IpAddr>().is_err();
-    match address.target.host().into_iter().chain(local.as_deref()).any(names) {
+    let host = address.target.internet().and_then(|(_, host)| host);
+    match host.into_iter().chain(local.as_deref()).any(names) {
         true => {
             fault(place.clone(), "netns takes hosts in numbers: names are looked up outside of it")
         }
@@ -453,7 +454,8 @@ fn settle_bind(address: &mut Address, places: &Places) -> Result<(), Fault> {
     if address.kind().row().is_unix {
         return Ok(());
     }
-    let bind = bind(&text, address.target.family())
+    let family = address.target.internet().and_then(|(family, _)| family);
+    let bind = bind(&text, family)
         .or_else(|why| fault(place.clone(), format!("bind: {}", why.message)))?;
     let Some(local) = address.target.local_mut() else { return Ok(()) };
     if local.host.is_some() || bind.port.is_some() {

@@ -1,4 +1,4 @@
-//! The kinds of addresses: how the argument of each is parsed, opened and displayed.
+//! The kinds of addresses: a table, and what is asked of it.
 
 mod row;
 
@@ -6,120 +6,8 @@ pub(crate) use row::Form;
 use row::KINDS;
 pub use row::{Kind, Target};
 
+use crate::address::Opt;
 use crate::address::options::SHAPES;
-use crate::address::{Family, Local, Opt, Options};
-use crate::open::proxied::{self, Protocol};
-use crate::open::{
-    How, OpenError, Opened, child, compound, connect, datagrams, file, inherit, listen, pty, vsock,
-};
-#[cfg(feature = "tls")]
-use crate::tls;
-
-impl Target {
-    /// The port to which `bind=` may add a host.
-    pub(crate) fn local_mut(&mut self) -> Option<&mut Local> {
-        match self {
-            Self::TcpListen(local)
-            | Self::UdpListen(local)
-            | Self::UdpRecvfrom(local)
-            | Self::UdpRecv(local) => Some(local),
-            #[cfg(feature = "tls")]
-            Self::TlsListen(local) => Some(local),
-            _ => None,
-        }
-    }
-
-    /// The host of a TCP or TLS address, if there is one.
-    pub(crate) fn host(&self) -> Option<&str> {
-        match self {
-            Self::Tcp(remote) => Some(&remote.host),
-            Self::TcpListen(local) => local.host.as_deref(),
-            #[cfg(feature = "tls")]
-            Self::Tls(remote) => Some(&remote.host),
-            #[cfg(feature = "tls")]
-            Self::TlsListen(local) => local.host.as_deref(),
-            _ => None,
-        }
-    }
-
-    /// The only version of IP of a socket, if there is one.
-    pub(crate) fn family(&self) -> Option<Family> {
-        match self {
-            Self::Tcp(remote)
-            | Self::Udp(remote)
-            | Self::UdpSendto(remote)
-            | Self::UdpDatagram(remote) => remote.family,
-            #[cfg(feature = "tls")]
-            Self::Tls(remote) => remote.family,
-            Self::TcpListen(local)
-            | Self::UdpListen(local)
-            | Self::UdpRecvfrom(local)
-            | Self::UdpRecv(local) => local.family,
-            #[cfg(feature = "tls")]
-            Self::TlsListen(local) => local.family,
-            _ => None,
-        }
-    }
-
-    /// Opens the target, once.
-    pub(crate) async fn open(&self, options: &Options, how: &How) -> Result<Opened, OpenError> {
-        match self {
-            Self::Stdio(which) => inherit::stdio(*which, options, how).map(Opened::One),
-            Self::Path(path) => file::path(path, options, how).await.map(Opened::One),
-            Self::File(path) => file::file(path, options, how).await.map(Opened::One),
-            Self::Pipe(path) => file::pipe(path.as_deref(), options, how).await.map(Opened::One),
-            Self::SocketPair(_) => file::socket_pair(how).map(Opened::One),
-            Self::Pty(_) => pty::open(options).await.map(Opened::One),
-            Self::Fd(number) => inherit::numbered(*number, options, how).map(Opened::One),
-            Self::Exec(command) => child::exec(&command.words(), options, how).map(Opened::One),
-            Self::Shell(command) => child::shell(&command.line(), options, how).map(Opened::One),
-            Self::Tcp(remote) => connect::tcp(remote, options).await.map(Opened::One),
-            Self::TcpListen(local) => listen::tcp(local, options, how).await.map(Opened::Listener),
-            #[cfg(feature = "tls")]
-            Self::Tls(remote) => tls::connect(remote, options).await.map(Opened::One),
-            #[cfg(feature = "tls")]
-            Self::TlsListen(local) => tls::listen(local, options, how).await.map(Opened::Listener),
-            Self::Unix(name) => connect::unix(name, options).await.map(Opened::One),
-            Self::UnixClient(name) => connect::unix_client(name, options).await.map(Opened::One),
-            Self::UnixListen(name) => listen::unix(name, options, how).await.map(Opened::Listener),
-            Self::UnixSendto(name) => datagrams::sendto_unix(name, options).map(Opened::One),
-            Self::UnixRecv(name) => datagrams::recv_unix(name, options).map(Opened::One),
-            Self::UnixRecvfrom(name) => listen::unix_datagrams(name, options).map(Opened::Listener),
-            Self::Udp(remote) => connect::udp(remote, options).await.map(Opened::One),
-            Self::UdpSendto(remote) => {
-                datagrams::sendto_udp(remote, options).await.map(Opened::One)
-            }
-            Self::UdpDatagram(remote) => {
-                datagrams::datagram_udp(remote, options).await.map(Opened::One)
-            }
-            Self::UdpRecv(local) => datagrams::recv_udp(local, options).await.map(Opened::One),
-            Self::UdpListen(local) => listen::udp(local, options).await.map(Opened::Listener),
-            Self::UdpRecvfrom(local) => {
-                let listener = listen::udp(local, options).await?;
-                Ok(Opened::Listener(listener.of_datagrams()))
-            }
-            Self::Vsock(place) => vsock::connect(*place, options).await.map(Opened::One),
-            Self::VsockListen(place) => vsock::listen(*place, options, how).map(Opened::Listener),
-            Self::Socks4(through) => {
-                proxied::open(Protocol::Socks4, through, options).await.map(Opened::One)
-            }
-            Self::Socks4a(through) => {
-                proxied::open(Protocol::Socks4a, through, options).await.map(Opened::One)
-            }
-            Self::Socks5(through) => {
-                proxied::open(Protocol::Socks5, through, options).await.map(Opened::One)
-            }
-            Self::HttpConnect(through) => {
-                proxied::open(Protocol::Http, through, options).await.map(Opened::One)
-            }
-            Self::ListenFd(which) => listen::inherited(which, options).map(Opened::Listener),
-            Self::Joined(parts) => compound::joined(parts, how).await.map(Opened::One),
-            Self::FirstOf(parts) => compound::first_of(parts, how).await.map(Opened::One),
-            Self::Zero(_) => file::device("/dev/zero", how).map(Opened::One),
-            Self::Null(_) => file::device("/dev/null", how).map(Opened::One),
-        }
-    }
-}
 
 impl Kind {
     /// Every kind, in the order in which help texts show them.
