@@ -1,10 +1,14 @@
 //! The two ends: their kinds, the size of the pipe, and calls on them that do not sleep.
 
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 
 use gush::{Endpoint, Errno, Kind};
+use rustix::fs::OFlags;
 
+use super::Waiting;
 use crate::Error;
+use crate::procfs::reopened;
 
 /// Is `fd` a pipe or FIFO?
 pub(super) fn is_pipe(fd: BorrowedFd<'_>, name: &str) -> Result<bool, Error> {
@@ -12,6 +16,26 @@ pub(super) fn is_pipe(fd: BorrowedFd<'_>, name: &str) -> Result<bool, Error> {
         Ok(endpoint) => Ok(endpoint.kind() == Kind::Pipe),
         Err(_) => Err(closed(name)),
     }
+}
+
+/// The pipe anew, where calls on it must not sleep: others may share the flags of `fd`.
+pub(super) fn unsleeping(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    access: OFlags,
+    waiting: Waiting,
+) -> Result<Option<File>, Error> {
+    if !waiting.is_non_blocking() || !is_pipe(fd, name)? {
+        return Ok(None);
+    }
+    reopened(&fd, access | OFlags::NONBLOCK).map(Some).map_err(|errno| match errno {
+        // open(2): a pipe without a reader.
+        Errno::NXIO => Error::failed("write failed", Errno::PIPE),
+        errno => Error::failed(
+            "cannot open the pipe anew for calls that do not sleep (is /proc mounted?): use --wait block or poll",
+            errno,
+        ),
+    })
 }
 
 pub(super) fn closed(name: &str) -> Error {

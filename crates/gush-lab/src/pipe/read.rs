@@ -12,8 +12,7 @@ use rustix::pipe::SpliceFlags;
 use super::options::ReadOptions;
 use super::pattern::{Checker, Pattern};
 use super::{Waiting, ends, hold, memory, waiting};
-use crate::procfs::reopened;
-use crate::{Error, affinity};
+use crate::{Error, affinity, once};
 
 const NAME: &str = "standard input";
 
@@ -32,11 +31,7 @@ pub struct Reading {
 impl Reading {
     /// The speed, in GiB/s; 0 when nothing came.
     pub fn gib_per_s(&self) -> f64 {
-        let seconds = self.elapsed.as_secs_f64();
-        if self.bytes == 0 || seconds == 0.0 {
-            return 0.0;
-        }
-        self.bytes as f64 / f64::from(1 << 30) / seconds
+        once::gib_per_s(self.bytes, self.elapsed.as_secs_f64()).unwrap_or(0.0)
     }
 
     /// A sentence about bytes that never came, if the writer ended before `wanted_bytes`.
@@ -90,7 +85,7 @@ pub fn read(
         Some(pipe_bytes) => drop(ends::size(from, pipe_bytes, say)?),
         None => {}
     }
-    let mut intake = Intake::open(options, from, is_pipe)?;
+    let mut intake = Intake::open(options, from)?;
     // The clock begins with the first byte: how long the writer takes to start is not its speed.
     waiting::sleep(from, PollFlags::IN).map_err(|errno| Error::failed("poll failed", errno))?;
     let start = Instant::now();
@@ -102,27 +97,13 @@ pub fn read(
 
 /// Where the bytes go, made ready before the clock starts.
 enum Intake<'a> {
-    Read { options: &'a ReadOptions, from: Source<'a>, pages: gush::Pages },
+    Read { options: &'a ReadOptions, from: BorrowedFd<'a>, own: Option<File>, pages: gush::Pages },
     Splice { options: &'a ReadOptions, from: BorrowedFd<'a>, null: File },
     Hold(hold::Hold<'a>),
 }
 
-enum Source<'a> {
-    Given(BorrowedFd<'a>),
-    Own(File),
-}
-
-impl AsFd for Source<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Given(fd) => *fd,
-            Self::Own(fd) => fd.as_fd(),
-        }
-    }
-}
-
 impl<'a> Intake<'a> {
-    fn open(options: &'a ReadOptions, from: BorrowedFd<'a>, is_pipe: bool) -> Result<Self, Error> {
+    fn open(options: &'a ReadOptions, from: BorrowedFd<'a>) -> Result<Self, Error> {
         if options.hold {
             return hold::Hold::new(options, from).map(Self::Hold);
         }
@@ -132,23 +113,16 @@ impl<'a> Intake<'a> {
             return Ok(Self::Splice { options, from, null });
         }
         let pages = memory::allocate(options.buffer_bytes(), &options.shared, Pattern::Constant)?;
-        let is_non_blocking = options.shared.waiting().is_some_and(Waiting::is_non_blocking);
-        let from = if is_pipe && is_non_blocking {
-            Source::Own(reopened(&from, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|errno| {
-                Error::failed(
-                    "cannot open the pipe anew to read without sleeping (is /proc mounted?): use --wait block or poll",
-                    errno,
-                )
-            })?)
-        } else {
-            Source::Given(from)
-        };
-        Ok(Self::Read { options, from, pages })
+        let waiting = options.shared.waiting().unwrap_or_default();
+        let own = ends::unsleeping(from, NAME, OFlags::RDONLY, waiting)?;
+        Ok(Self::Read { options, from, own, pages })
     }
 
     fn take_all(&mut self) -> Result<u64, Error> {
         match self {
-            Self::Read { options, from, pages } => read_all(options, from.as_fd(), pages),
+            Self::Read { options, from, own, pages } => {
+                read_all(options, own.as_ref().map_or(*from, AsFd::as_fd), pages)
+            }
             Self::Splice { options, from, null } => splice_all(options, *from, null.as_fd()),
             Self::Hold(hold) => hold.run(),
         }

@@ -14,7 +14,6 @@ use super::pattern::{CONSTANT, Pattern};
 use super::waiting::Waiting;
 use super::{ends, memory, unsound};
 use crate::Error;
-use crate::procfs::reopened;
 
 /// Writes by the technique asked for, and counts in `sent_bytes` the bytes that went into the pipe.
 pub(super) fn run(
@@ -60,25 +59,9 @@ impl<'a> Job<'a> {
     }
 
     fn by_write(&mut self) -> Result<(), Error> {
-        let own;
-        if self.waiting.is_non_blocking() && ends::is_pipe(self.to, "standard output")? {
-            own = reopened(&self.to, OFlags::WRONLY | OFlags::NONBLOCK).map_err(|errno| match errno {
-                // open(2): a pipe without a reader.
-                Errno::NXIO => Error::failed("write failed", Errno::PIPE),
-                errno => Error::failed(
-                    "cannot open the pipe anew to write without sleeping (is /proc mounted?): use --wait block or poll",
-                    errno,
-                ),
-            })?;
-            let Job { options, waiting, .. } = *self;
-            return Job { options, waiting, to: own.as_fd(), sent_bytes: self.sent_bytes }
-                .write_for_ever();
-        }
-        self.write_for_ever()
-    }
-
-    fn write_for_ever(&mut self) -> Result<(), Error> {
         let options = self.options;
+        let own = ends::unsleeping(self.to, "standard output", OFlags::WRONLY, self.waiting)?;
+        let to = own.as_ref().map_or(self.to, AsFd::as_fd);
         let mut pages = self.allocate()?;
         loop {
             let len = self.next_bytes(options.buffer_bytes());
@@ -91,7 +74,8 @@ impl<'a> Job<'a> {
             let mut rest = &pages.as_slice()[..len];
             while !rest.is_empty() {
                 let put = self
-                    .until_room(|| rustix::io::write(self.to, rest))
+                    .waiting
+                    .until_done(to, PollFlags::OUT, || rustix::io::write(to, rest))
                     .map_err(|errno| self.failed("write", errno))?;
                 // Counted at once, so that a failure can say how far it came.
                 *self.sent_bytes += put as u64;

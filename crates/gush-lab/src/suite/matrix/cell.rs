@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::{Aim, Attempt, Kind, KindPlace, Load, Method, Outcome, Pairs, Prober, s4};
-use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
 use crate::probe::Probe;
 use crate::runner::interrupt;
+use crate::{Error, once};
 
 /// The bytes sent through a timed cell of the old experiment: as many as in the experiment.
 pub const S4_BYTES: u64 = 1 << 30;
@@ -128,7 +128,7 @@ impl Case for Cell {
             let timed = self.try_out(Aim::Speed(bytes), probe.processors)?;
             match timed.cost.filter(|cost| Load::can_be_timed(cost.bytes)) {
                 Some(cost) => {
-                    measured.gib_per_s = Some(cost.gib_per_s());
+                    measured.gib_per_s = once::gib_per_s(cost.bytes, cost.wall_s);
                     measured.wall_s = Some(cost.wall_s);
                     measured.user_s = Some(cost.user_s);
                     measured.system_s = Some(cost.system_s);

@@ -53,14 +53,6 @@ pub struct Cost {
     pub system_s: f64,
 }
 
-impl Cost {
-    /// The throughput in GiB/s.
-    pub fn gib_per_s(&self) -> f64 {
-        // A clock that stood still must not make an infinite speed.
-        self.bytes as f64 / (1_u64 << 30) as f64 / self.wall_s.max(1e-9)
-    }
-}
-
 /// An outcome, and the cost where the move works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
