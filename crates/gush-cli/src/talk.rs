@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gush_text::{
     Doing, errno_text, in_brackets, missing_directory, os_text, quote, without_controls,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 /// Writes the messages of one command to standard error.
@@ -107,9 +107,7 @@ impl Talker {
     pub fn say_at_once(&self, what: impl Display) {
         let text = self.line(&what.to_string());
         let stderr = rustix::stdio::stderr();
-        let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
-        let has_room = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
-        if has_room && fds[0].revents().contains(PollFlags::OUT) {
+        if gush::poll_now(&stderr, PollFlags::OUT).is_ok_and(|now| now.contains(PollFlags::OUT)) {
             // Nowhere is left to report a failure.
             let _ = rustix::io::write(stderr, text.as_bytes());
         }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::thread::sleep;
 
 use gush::{Kind, Pages, Port, Rate};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::param::page_size;
 
@@ -153,9 +153,7 @@ pub fn format(
 
 /// Whether a read would return at once.
 fn is_ready(fd: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut fds, Some(&at_once)), Ok(1..))
+    gush::poll_now(&fd, PollFlags::IN).is_ok_and(|now| !now.is_empty())
 }
 
 fn wait(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<()> {

@@ -15,21 +15,6 @@ pub struct Extra {
     format: Option<String>,
 }
 
-#[derive(Clone, Copy)]
-enum Place {
-    Window,
-    Process,
-}
-
-const PLACES: [(&str, Place); 6] = [
-    ("windowtitle", Place::Window),
-    ("window", Place::Window),
-    ("processtitle", Place::Process),
-    ("proctitle", Place::Process),
-    ("process", Place::Process),
-    ("proc", Place::Process),
-];
-
 impl Extra {
     /// # Errors
     /// The valid places.
@@ -40,11 +25,10 @@ impl Extra {
         };
         let mut extra = Self { format, ..Self::default() };
         for word in places.split(',') {
-            let place = PLACES.iter().find(|(name, _)| *name == word);
-            let (_, place) = place.ok_or("expected windowtitle or processtitle")?;
-            match place {
-                Place::Window => extra.window = true,
-                Place::Process => extra.process = true,
+            match word {
+                "windowtitle" | "window" => extra.window = true,
+                "processtitle" | "proctitle" | "process" | "proc" => extra.process = true,
+                _ => return Err("expected windowtitle or processtitle"),
             }
         }
         Ok(extra)

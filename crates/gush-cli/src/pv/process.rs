@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use gush_process::others;
 use gush_text::os_text;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use super::inputs;
@@ -149,9 +149,7 @@ impl Process {
     pub fn has_ended(&self) -> bool {
         match (&self.handle, Pid::from_raw(self.pid)) {
             (Some(handle), _) => {
-                let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-                let mut fds = [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)];
-                matches!(poll(&mut fds, Some(&now)), Ok(1..))
+                gush::poll_now(handle, PollFlags::IN).is_ok_and(|now| !now.is_empty())
             }
             (None, Some(pid)) => test_kill_process(pid) == Err(rustix::io::Errno::SRCH),
             (None, None) => true,

@@ -3,7 +3,7 @@
 //!
 //! This is what `tee`, `pv` or a proxy with splice(2) do, only slower: nothing here breaks a rule.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -75,12 +75,12 @@ impl<'a> Hold<'a> {
                 Err(Errno::INTR) => {}
                 // "Nothing there" or "no room here": with room left it is the former.
                 Err(Errno::AGAIN) => {
-                    let poll_failed = |errno| failed("poll", self.taken, errno);
-                    let has_room = waiting::is_ready(into.as_fd(), PollFlags::OUT);
-                    if held > 0 && !has_room.map_err(poll_failed)? {
+                    let has_room = gush::poll_now(into, PollFlags::OUT);
+                    if held > 0 && has_room.is_ok_and(|now| now.is_empty()) {
                         break;
                     }
-                    waiting::sleep(self.from, PollFlags::IN).map_err(poll_failed)?;
+                    waiting::sleep(self.from, PollFlags::IN)
+                        .map_err(|errno| failed("poll", self.taken, errno))?;
                 }
                 Err(errno) => return Err(failed("splice", self.taken, errno)),
             }

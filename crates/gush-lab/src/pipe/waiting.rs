@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{self, Errno};
 
 /// The way of waiting while the pipe is full or empty.
@@ -53,7 +53,9 @@ impl Waiting {
         loop {
             match self {
                 Self::Poll => sleep(fd, events)?,
-                Self::SpinPoll => while !is_ready(fd, events)? {},
+                Self::SpinPoll => {
+                    while gush::poll_now(&fd, events).is_ok_and(|now| now.is_empty()) {}
+                }
                 Self::Block | Self::Spin | Self::Hybrid => {}
             }
             match call() {
@@ -78,16 +80,6 @@ impl Waiting {
 pub(super) fn sleep(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<()> {
     match poll(&mut [PollFd::from_borrowed_fd(fd, events)], None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// Is one of `events`, an error or the end there?
-pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut [PollFd::from_borrowed_fd(fd, events)], Some(&now)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(false),
         Err(errno) => Err(errno),
     }
 }

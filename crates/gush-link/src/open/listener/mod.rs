@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gush_net::Conduit;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketAddrAny, SocketFlags, SocketType, ipproto, shutdown, sockopt};
 use tokio::io::Interest;
@@ -444,9 +444,8 @@ async fn accept_on_a_thread(
     let accepting = match under_way {
         Some(accepting) => accepting,
         None => {
-            let mut asked = [PollFd::new(socket, PollFlags::IN)];
             // The runtime remembers readiness until it is cleared.
-            if poll(&mut asked, Some(&Timespec::default()))? == 0 {
+            if gush::poll_now(socket, PollFlags::IN).is_ok_and(|now| now.is_empty()) {
                 return Err(Errno::AGAIN);
             }
             let socket = rustix::io::fcntl_dupfd_cloexec(socket, 3)?;
