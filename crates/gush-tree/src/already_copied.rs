@@ -16,7 +16,8 @@ use crate::first_copies::{FirstCopies, Record, RecordAt};
 use crate::job::Target;
 use crate::options::{CopyOptions, Dereference, Make};
 use crate::place::{FileId, Place, kind};
-use crate::tree::dir::{Pair, Reached, Step, descend};
+use crate::tree::dir::Pair;
+use crate::tree::held::{Held, Step, descend};
 
 /// The sources and targets so far, for several threads.
 #[derive(Debug, Default)]
@@ -51,12 +52,16 @@ pub(crate) struct Earlier<'c> {
 }
 
 impl Earlier<'_> {
-    /// The directory of the copy; `None` is `base`.
+    /// Where the way to the copy's directory starts, and that directory; `None` if it is the same.
     ///
     /// # Errors
     /// ESTALE if another directory has a name by now.
-    pub(crate) fn directory(&self, base: BorrowedFd<'_>) -> io::Result<Option<Reached>> {
-        descend(self.from.as_ref(), &self.steps, base)
+    pub(crate) fn directory<'f>(
+        &'f self,
+        base: BorrowedFd<'f>,
+    ) -> io::Result<(BorrowedFd<'f>, Option<Held>)> {
+        let from = self.from.as_ref().map_or(base, |pair| pair.target());
+        Ok((from, descend(from, &self.steps)?))
     }
 
     /// The name of the copy as the user wrote it.

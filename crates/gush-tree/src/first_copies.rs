@@ -16,7 +16,8 @@ use std::sync::Arc;
 use crate::job::Target;
 use crate::place::{FileId, Place};
 use crate::tree::Dir;
-use crate::tree::dir::{Pair, Step};
+use crate::tree::dir::Pair;
+use crate::tree::held::Step;
 
 const PIECE_BYTES: usize = 64 << 10;
 /// A slot of the table: the place of a record, in fewer bytes than a `u64`. No memory has room for

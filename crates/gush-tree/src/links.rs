@@ -26,11 +26,11 @@ pub(crate) fn again(
 ) -> Result<bool, Error> {
     let what = || format!("cannot create hard link {{}} to {}", quote::always(&earlier.shown()));
     let failed = |errno| Error::os(job.target.place.shown, what(), errno);
-    let held = match earlier.directory(job.common.base) {
+    let (from, held) = match earlier.directory(job.common.base) {
         Err(Errno::STALE | Errno::NOENT) => return Ok(false),
-        held => held.map_err(failed)?,
+        reached => reached.map_err(failed)?,
     };
-    let dir = held.as_ref().map_or(job.common.base, AsFd::as_fd);
+    let dir = held.as_ref().map_or(from, AsFd::as_fd);
     let first = Place::below(dir, &earlier.name, &earlier.name);
     let fd = match first.pin(!earlier.is_link) {
         Err(Errno::NOENT) => return Ok(false),

@@ -1,8 +1,6 @@
 //! A directory made for a copy: closed to others until complete, and writable for this process
 //! meanwhile.
 
-use std::os::fd::{AsFd, OwnedFd};
-
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -11,7 +9,7 @@ use crate::metadata::Handle;
 use crate::options::{ModeRule, Preserve};
 use crate::place::{Place, stat_of};
 use crate::remedy;
-use crate::tree::dir;
+use crate::tree::held::Held;
 
 /// The open flags for a directory: with O_PATH a directory may be held without the right to read.
 pub(crate) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
@@ -19,9 +17,7 @@ pub(crate) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 /// A directory just made.
 #[derive(Debug)]
 pub(crate) struct NewDirectory {
-    pub(crate) fd: OwnedFd,
-    /// `false` if the directory is held by `O_PATH`.
-    pub(crate) is_readable: bool,
+    pub(crate) held: Held,
     pub(crate) stat: Stat,
     /// The final mode, if the directory was made with another one.
     pub(crate) restore_bits: Option<u32>,
@@ -43,27 +39,23 @@ pub(crate) fn make(
     retry_on_intr(|| fs::mkdirat(place.dir, place.name, asked))
         .map_err(|errno| remedy::directory_not_made(place, errno))?;
     // Do not follow a link that took the directory's name.
-    let (fd, is_readable) = dir::open(place, false).map_err(|errno| {
+    let held = Held::open(place, false).map_err(|errno| {
         // A caller that can spare a descriptor tries again.
         if let Errno::MFILE | Errno::NFILE = errno {
             let _ = fs::unlinkat(place.dir, place.name, AtFlags::REMOVEDIR);
         }
         Error::os(place.shown, "cannot open the new directory {}", errno)
     })?;
-    let stat = stat_of(&fd, place.shown)?;
+    let stat = stat_of(&held, place.shown)?;
     let made_bits = stat.st_mode & 0o7777;
     if made_bits & 0o700 != 0o700 {
-        let handle = match is_readable {
-            true => Handle::Open(fd.as_fd()),
-            false => Handle::Pinned { fd: fd.as_fd(), is_link: false },
-        };
-        handle
+        held.handle()
             .set_mode(made_bits | 0o700)
             .map_err(|errno| Error::os(place.shown, "setting permissions for {}", errno))?;
     }
     let wanted = if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) };
     let restore_bits = (wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted);
-    Ok(NewDirectory { fd, is_readable, stat, restore_bits })
+    Ok(NewDirectory { held, stat, restore_bits })
 }
 
 /// Gives a directory its final mode, [`NewDirectory::restore_bits`], unless its mode is preserved.

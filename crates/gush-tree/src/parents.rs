@@ -270,5 +270,5 @@ fn make_directory(
     };
     let asked = if preserve.mode == ModeRule::Fresh { 0o777 } else { bits };
     let made = new_directory::make(place, asked, withheld, umask)?;
-    Ok((made.fd, made.restore_bits))
+    Ok((made.held.fd, made.restore_bits))
 }

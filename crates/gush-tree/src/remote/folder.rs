@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -21,7 +21,7 @@ use crate::metadata::{Handle, Transfer, umask};
 use crate::new_directory;
 use crate::options::{CopyOptions, ModeRule};
 use crate::place::{FileId, Place, kind};
-use crate::tree::dir;
+use crate::tree::held::{self, Held};
 use crate::tree::mirror::Limits;
 use crate::tree::path::TreePath;
 use crate::{links, rehearsal, remedy, special};
@@ -64,18 +64,6 @@ pub struct Folder {
     held: Mutex<Option<Arc<Held>>>,
 }
 
-#[derive(Debug)]
-pub(super) struct Held {
-    fd: OwnedFd,
-    is_readable: bool,
-}
-
-impl AsFd for Held {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
 impl Folder {
     /// A directory that is there, in which a copy makes its first entries. An empty path is the
     /// working directory, whose entries are shown by their names.
@@ -103,8 +91,8 @@ impl Folder {
             }
         };
         let opened = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let (fd, is_readable) = dir::open(&Place::here(opened), true).map_err(failed)?;
-        let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
+        let held = Held::open(&Place::here(opened), true).map_err(failed)?;
+        let stat = retry_on_intr(|| fs::fstat(&held)).map_err(failed)?;
         Ok(Arc::new(Self {
             above: None,
             name: OsString::new(),
@@ -118,7 +106,7 @@ impl Folder {
             limits: None,
             ignored: OnceLock::new(),
             taken: Mutex::default(),
-            held: Mutex::new(Some(Arc::new(Held { fd, is_readable }))),
+            held: Mutex::new(Some(Arc::new(held))),
         }))
     }
 
@@ -168,11 +156,10 @@ impl Folder {
         };
         for folder in below.into_iter().rev() {
             let expected = FileId::of(&folder.stat);
-            let (fd, is_readable) = match folder.is_imagined {
-                true => (dir::nowhere()?, false),
-                false => dir::again(at.as_fd(), &folder.name, false, expected)?,
-            };
-            at = Arc::new(Held { fd, is_readable });
+            at = Arc::new(match folder.is_imagined {
+                true => Held::nowhere()?,
+                false => Held::again(&*at, &folder.name, false, expected)?,
+            });
         }
         let mut held = self.held.lock().unpoisoned();
         held.get_or_insert_with(|| Arc::clone(&at));
@@ -185,10 +172,9 @@ impl Folder {
     fn hold_from(&self, below: &Held) {
         let mut held = self.held.lock().unpoisoned();
         if held.is_none()
-            && let Ok((fd, is_readable)) =
-                dir::again(below.as_fd(), OsStr::new(".."), false, FileId::of(&self.stat))
+            && let Ok(again) = Held::again(below, OsStr::new(".."), false, FileId::of(&self.stat))
         {
-            *held = Some(Arc::new(Held { fd, is_readable }));
+            *held = Some(Arc::new(again));
         }
     }
 
@@ -223,7 +209,7 @@ impl Folder {
         act: impl FnOnce(&Place<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let shown = self.shown_entry(name);
-        let held = self.fd().map_err(|errno| dir::lost(&shown, errno))?;
+        let held = self.fd().map_err(|errno| held::lost(&shown, errno))?;
         act(&Place::below(held.as_fd(), Path::new(name), &shown))
     }
 
@@ -277,10 +263,8 @@ impl Folder {
             };
             match there {
                 Ok(there) if kind(&there) == FileType::Directory => {
-                    let failed = |errno| Error::os(place.shown, "cannot open directory {}", errno);
-                    let (fd, is_readable) = dir::open(place, false).map_err(failed)?;
-                    let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
-                    Ok(folder(Held { fd, is_readable }, stat, None, false))
+                    let (held, stat) = Held::find(place, false)?;
+                    Ok(folder(held, stat, None, false))
                 }
                 Ok(_) => Err(Error::refusal(
                     place.shown,
@@ -291,15 +275,14 @@ impl Folder {
                         rehearsal::may_be_made(place)
                             .map_err(|errno| remedy::directory_not_made(place, errno))?;
                     }
-                    let fd = dir::nowhere()
+                    let held = Held::nowhere()
                         .map_err(|errno| Error::os(place.shown, "cannot look at {}", errno))?;
-                    Ok(folder(Held { fd, is_readable: false }, self.stat, None, true))
+                    Ok(folder(held, self.stat, None, true))
                 }
                 Err(Errno::NOENT) => {
                     let withheld = new_directory::withheld_bits(&options.preserve, bits);
                     let made = new_directory::make(place, bits, withheld, umask)?;
-                    let held = Held { fd: made.fd, is_readable: made.is_readable };
-                    Ok(folder(held, made.stat, made.restore_bits, true))
+                    Ok(folder(made.held, made.stat, made.restore_bits, true))
                 }
                 Err(errno) => Err(Error::os(place.shown, "cannot stat {}", errno)),
             }
@@ -317,16 +300,13 @@ impl Folder {
         let Some(above) = self.above.as_ref().filter(|_| !self.is_imagined) else {
             return Ok(true);
         };
-        let held = self.fd().map_err(|errno| dir::lost(&self.shown, errno))?;
+        let held = self.fd().map_err(|errno| held::lost(&self.shown, errno))?;
         // The one above is needed next, and the final mode may forbid the way there.
         above.hold_from(&held);
         if options.dry_run {
             return Ok(true);
         }
-        let target = match held.is_readable {
-            true => Handle::Open(held.as_fd()),
-            false => Handle::Pinned { fd: held.as_fd(), is_link: false },
-        };
+        let target = held.handle();
         let mut complete = Transfer {
             directory_mode: Some(self.stat.st_mode),
             ..Transfer::between(

@@ -18,7 +18,7 @@ use crate::filter::GitIgnored;
 use crate::options::CopyOptions;
 use crate::overwriting;
 use crate::place::kind;
-use crate::tree::dir;
+use crate::tree::held;
 use crate::tree::mirror::{Limits, Mirror, Report};
 
 /// The names of one directory, close together: a directory may have a million.
@@ -158,7 +158,7 @@ impl Folder {
     ) -> Result<(), Error> {
         let Some(limits) = &self.limits else { return Ok(()) };
         let path = self.path();
-        let held = self.fd().map_err(|errno| dir::lost(path.path(), errno))?;
+        let held = self.fd().map_err(|errno| held::lost(path.path(), errno))?;
         let target = held.as_fd();
         let events = RefCell::new(events);
         let ignored = self.ignored();

@@ -142,7 +142,7 @@ impl Part {
         to_the_end: bool,
         mut owner: impl FnMut(DirEntry<'_>) -> Option<Owner>,
     ) -> io::Result<Listing> {
-        if !pair.is_readable {
+        if !pair.source.is_readable {
             return Err(Errno::ACCESS);
         }
         listed.reserve(LISTED_BYTES);

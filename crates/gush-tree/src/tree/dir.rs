@@ -6,37 +6,33 @@
 //! a subdirectory just completed, or from the nearest directory above that is still held: device
 //! and inode show that the directory is the same.
 
-use std::ffi::{CStr, OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use gush::Unpoisoned;
-use rustix::fs::{self, Mode, OFlags, Stat};
-use rustix::io::{self, Errno, retry_on_intr};
+use rustix::fs::Stat;
+use rustix::io::{self, Errno};
 use rustix::process;
 
 use super::entering::Entered;
+use super::held::Held;
 use super::journal;
 use crate::error::Error;
 use crate::filter::GitIgnored;
 use crate::first_copies::RecordAt;
-use crate::metadata::{Handle, Ownership};
+use crate::metadata::Ownership;
 use crate::options::CopyOptions;
-use crate::place::{FileId, Place, still};
+use crate::place::FileId;
 use crate::xattr::{self, Attributes as _};
 
 /// The descriptors of one directory on both sides.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    source: OwnedFd,
-    /// `false` where the source could be held by `O_PATH` alone: its entries cannot be read.
-    pub(crate) is_readable: bool,
-    target: OwnedFd,
-    /// The target could be held by `O_PATH` alone.
-    target_is_path: bool,
+    pub(crate) source: Held,
+    pub(crate) target: Held,
 }
 
 impl Pair {
@@ -48,144 +44,12 @@ impl Pair {
         self.target.as_fd()
     }
 
-    pub(crate) fn source_handle(&self) -> Handle<'_> {
-        handle(self.source(), !self.is_readable)
-    }
-
-    pub(crate) fn target_handle(&self) -> Handle<'_> {
-        handle(self.target(), self.target_is_path)
-    }
-
     /// The same directories by descriptors that no other thread uses, to reach files by. Each call
     /// counts a reference to the directory's description, and threads that share one take the count
     /// from each other.
     pub(crate) fn to_reach_files(&self) -> io::Result<Self> {
-        let here = Path::new(".");
-        let again = |fd| {
-            let place = Place::below(fd, here, here);
-            place.open(OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
-        };
-        Ok(Self::new((again(self.source())?, false), (again(self.target())?, false)))
-    }
-
-    pub(crate) fn new(source: (OwnedFd, bool), target: (OwnedFd, bool)) -> Self {
-        Self {
-            source: source.0,
-            is_readable: source.1,
-            target: target.0,
-            target_is_path: !target.1,
-        }
-    }
-}
-
-fn handle(fd: BorrowedFd<'_>, is_path: bool) -> Handle<'_> {
-    match is_path {
-        true => Handle::Pinned { fd, is_link: false },
-        false => Handle::Open(fd),
-    }
-}
-
-/// Opens a directory for reading, or by `O_PATH` where reading is not permitted. `true` if it can
-/// be read.
-pub(crate) fn open(place: &Place<'_>, follow: bool) -> io::Result<(OwnedFd, bool)> {
-    let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-    let flags = OFlags::DIRECTORY | no_follow;
-    match place.open(OFlags::RDONLY | flags, Mode::empty()) {
-        Ok(fd) => Ok((fd, true)),
-        Err(Errno::ACCESS | Errno::PERM) => {
-            // A directory that cannot be listed may still be entered, and be given attributes.
-            place.open(OFlags::PATH | flags, Mode::empty()).map(|fd| (fd, false))
-        }
-        Err(errno) => Err(errno),
-    }
-}
-
-/// Opens a directory of the source that was looked at before.
-pub(super) fn open_same(
-    source: &Place<'_>,
-    stat: &Stat,
-    follow: bool,
-) -> Result<(OwnedFd, bool), Error> {
-    let opened = open(source, follow)
-        .map_err(|errno| Error::os(source.shown, "cannot open directory {}", errno))?;
-    still(&opened.0, stat, source.shown)?;
-    Ok(opened)
-}
-
-/// Stands for a directory that a dry run does not make: below a character device every lookup
-/// fails with ENOTDIR.
-pub(crate) fn nowhere() -> io::Result<OwnedFd> {
-    let place = Path::new("/dev/null");
-    Place::here(place).open(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
-}
-
-/// Opens the directory that was `expected`, or fails with ESTALE.
-pub(crate) fn again(
-    above: BorrowedFd<'_>,
-    name: &OsStr,
-    follow: bool,
-    expected: FileId,
-) -> io::Result<(OwnedFd, bool)> {
-    let name = Path::new(name);
-    let opened = open(&Place::below(above, name, name), follow)?;
-    let found = retry_on_intr(|| fs::fstat(&opened.0))?;
-    match FileId::of(&found) == expected {
-        true => Ok(opened),
-        // Another directory has the name by now: nothing of ours may go there.
-        false => Err(Errno::STALE),
-    }
-}
-
-/// Opens a directory for reading, and no link.
-pub(super) fn enter(above: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
-    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    Place::below(above, name, name).open(flags, Mode::empty())
-}
-
-/// The directory above, or ESTALE if this one was moved elsewhere.
-pub(super) fn up(from: BorrowedFd<'_>, expected: FileId) -> io::Result<OwnedFd> {
-    again(from, OsStr::new(".."), false, expected).map(|(fd, _)| fd)
-}
-
-/// One step down to the target of a directory.
-#[derive(Debug)]
-pub(crate) struct Step {
-    pub(crate) name: OsString,
-    pub(crate) follow: bool,
-    pub(crate) expected: FileId,
-}
-
-/// Reopens the target of a directory from `from`, the nearest directory above that is held, or from
-/// `base`. The last step comes first. `None` is `base` itself.
-///
-/// # Errors
-/// ESTALE if another directory has a name by now.
-pub(crate) fn descend(
-    from: Option<&Arc<Pair>>,
-    steps: &[Step],
-    base: BorrowedFd<'_>,
-) -> io::Result<Option<Reached>> {
-    let mut target = from.map(|pair| Reached::Held(Arc::clone(pair)));
-    for Step { name, follow, expected } in steps.iter().rev() {
-        let above = target.as_ref().map_or(base, AsFd::as_fd);
-        target = Some(Reached::Opened(again(above, name, *follow, *expected)?.0));
-    }
-    Ok(target)
-}
-
-/// The target of a directory, reopened or still held.
-pub(crate) enum Reached {
-    Held(Arc<Pair>),
-    Opened(OwnedFd),
-}
-
-impl AsFd for Reached {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Held(pair) => pair.target(),
-            Self::Opened(fd) => fd.as_fd(),
-        }
+        let Self { source, target } = self;
+        Ok(Self { source: source.to_reach_files()?, target: target.to_reach_files()? })
     }
 }
 
@@ -326,12 +190,14 @@ impl Dir {
     }
 
     fn reopen(&self, from: &Pair, name: &OsStr, follows: Follows) -> io::Result<Pair> {
-        let target = match self.is_imagined {
-            true => (nowhere()?, false),
-            false => again(from.target(), name, follows.target, FileId::of(&self.target_stat))?,
-        };
-        let source = FileId::of(&self.source_stat);
-        Ok(Pair::new(again(from.source(), name, follows.source, source)?, target))
+        let again = |above, follow, stat| Held::again(above, name, follow, FileId::of(stat));
+        Ok(Pair {
+            source: again(&from.source, follows.source, &self.source_stat)?,
+            target: match self.is_imagined {
+                true => Held::nowhere()?,
+                false => again(&from.target, follows.target, &self.target_stat)?,
+            },
+        })
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -439,7 +305,7 @@ impl Dir {
     /// Asks, once a directory, whether the target has a default access control list.
     pub(crate) fn learn_acl(&self, pair: &Pair) {
         self.gives_acl.get_or_init(|| {
-            let list = pair.target_handle().holder().get(xattr::DEFAULT_ACL);
+            let list = pair.target.handle().holder().get(xattr::DEFAULT_ACL);
             !matches!(list, Err(errno) if xattr::is_absence(errno))
         });
     }
@@ -458,17 +324,6 @@ impl Dir {
         }
         names.reverse();
         names
-    }
-}
-
-/// The error about an entry whose directory could not be reopened.
-pub(crate) fn lost(shown: &Path, errno: Errno) -> Error {
-    match errno {
-        Errno::STALE => Error::refusal(
-            shown,
-            "not copying {}: its directory was moved or replaced while being copied",
-        ),
-        errno => Error::os(shown, "cannot open the directory of {} again", errno),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Entering a directory: both sides opened, the target made if missing.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use gush_text::quote;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::dir::{self, Follows, Pair};
+use super::dir::{Follows, Pair};
+use super::held::Held;
 use super::journal::{Fingerprint, Journal};
 use super::mirror;
 use crate::destination::strip_trailing_slashes;
@@ -14,7 +15,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::new_directory;
 use crate::options::{CopyOptions, Dereference, Make, Update};
-use crate::place::{Place, kind, same_file, stat_of};
+use crate::place::{Place, kind, same_file};
 use crate::{rehearsal, remedy};
 
 /// A directory to be copied.
@@ -65,16 +66,16 @@ impl Entrance<'_> {
         umask: &dyn Fn() -> u32,
         events: &mut dyn Events,
     ) -> Result<Entered, Error> {
-        let source = self.open_source()?;
+        let mut follows =
+            Follows { source: self.options.dereference != Dereference::Never, target: false };
+        let source = Held::find_same(&self.source, self.source_stat, follows.source)?;
         // Removed only once the source can be listed: nothing good goes for a directory that cannot
         // be read.
         if let (Existing::InTheWay, Some(replace)) = (existing, self.replace) {
-            mirror::can_list(source.0.as_fd())
+            mirror::can_list(source.as_fd())
                 .map_err(|errno| Error::os(self.source.shown, "cannot access {}", errno))?;
             replace()?;
         }
-        let mut follows =
-            Follows { source: self.options.dereference != Dereference::Never, target: false };
         let Existing::Directory { stat: target_stat, is_link } = existing else {
             if self.options.dry_run {
                 if let (Existing::Nothing, false) = (existing, self.is_new) {
@@ -82,10 +83,10 @@ impl Entrance<'_> {
                         .map_err(|errno| remedy::directory_not_made(&self.target, errno))?;
                 }
                 events.starts(self.source.shown, self.target.shown, None);
-                let fd = dir::nowhere()
+                let target = Held::nowhere()
                     .map_err(|errno| Error::os(self.target.shown, "cannot look at {}", errno))?;
                 return Ok(Entered {
-                    pair: Pair::new(source, (fd, false)),
+                    pair: Pair { source, target },
                     target_stat: *self.source_stat,
                     is_new: true,
                     restore_bits: None,
@@ -112,7 +113,7 @@ impl Entrance<'_> {
             };
             events.starts(self.source.shown, self.target.shown, None);
             return Ok(Entered {
-                pair: Pair::new(source, (made.fd, made.is_readable)),
+                pair: Pair { source, target: made.held },
                 target_stat: made.stat,
                 is_new: true,
                 restore_bits: made.restore_bits,
@@ -120,16 +121,14 @@ impl Entrance<'_> {
             });
         };
         follows.target = *is_link;
-        let opened = dir::open(&self.target, *is_link)
-            .map_err(|errno| Error::os(self.target.shown, "cannot open directory {}", errno))?;
-        let found = stat_of(&opened.0, self.target.shown)?;
+        let (target, found) = Held::find(&self.target, *is_link)?;
         // Judged by name, entered by descriptor: both must be the same directory.
         if !same_file(&found, target_stat) {
             let text = "skipping file {}, as it was replaced while being copied to";
             return Err(Error::refusal(self.target.shown, text));
         }
         Ok(Entered {
-            pair: Pair::new(source, opened),
+            pair: Pair { source, target },
             target_stat: found,
             is_new: false,
             restore_bits: self.restore_bits(&found, umask),
@@ -148,11 +147,6 @@ impl Entrance<'_> {
         let lent = 0o700 & !bits;
         let made_bits = found.st_mode & 0o7777 & !lent;
         Some(if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) })
-    }
-
-    fn open_source(&self) -> Result<(OwnedFd, bool), Error> {
-        let follow = self.options.dereference != Dereference::Never;
-        dir::open_same(&self.source, self.source_stat, follow)
     }
 
     /// The directory at the target. Everything else there is an error.

@@ -21,6 +21,7 @@ mod budget;
 pub(crate) mod census;
 pub(crate) mod dir;
 mod entering;
+pub(crate) mod held;
 pub(crate) mod journal;
 mod listener;
 pub(crate) mod mirror;
@@ -42,6 +43,7 @@ use rustix::io::retry_on_intr;
 
 pub(crate) use dir::Dir;
 use entering::{Entrance, Existing};
+use held::Held;
 use journal::Journal;
 use mirror::{Limits, mounted_below};
 use partition::Others;
@@ -128,8 +130,8 @@ pub(crate) fn copy(
     }
     let begin = || {
         let mut lasting = *source.stat;
-        if let Ok((fd, _)) = dir::open(&source.place, true) {
-            lasting.st_dev = journal::lasting_device(fd.as_fd(), lasting.st_dev);
+        if let Ok(held) = Held::open(&source.place, true) {
+            lasting.st_dev = journal::lasting_device(held.as_fd(), lasting.st_dev);
         }
         Journal::open(options, &lasting, &target.place)
     };

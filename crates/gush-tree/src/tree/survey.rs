@@ -15,12 +15,12 @@ use rustix::fs::{self, AtFlags, FileType, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::batch::LISTED_BYTES;
-use super::dir;
+use super::held::{self, Held};
 use super::path::TreePath;
 use crate::error::Error;
 use crate::filter::GitIgnored;
 use crate::options::{CopyOptions, Dereference};
-use crate::place::{FileId, Place, kind, stat_of};
+use crate::place::{FileId, Place, kind};
 
 /// What a walk meets. Paths are as the user wrote the root, and the names below. An error ends the
 /// walk.
@@ -88,6 +88,8 @@ struct Level {
 
 struct Survey<'a> {
     options: &'a CopyOptions,
+    /// That of the root.
+    device: u64,
     path: TreePath,
     listed: Vec<u8>,
 }
@@ -102,32 +104,30 @@ pub fn walk(
     visitor: &mut dyn Visitor,
 ) -> Result<(), Error> {
     let follow = options.dereference != Dereference::Never;
-    let (at, is_readable) = dir::open(&root, follow)
-        .map_err(|errno| Error::os(root.shown, "cannot open directory {}", errno))?;
+    let (Held { fd, is_readable }, stat) = Held::find(&root, follow)?;
     let listed = Vec::with_capacity(LISTED_BYTES);
-    let mut survey = Survey { options, path: TreePath::new(root.shown), listed };
-    let mut at = Arc::new(at);
-    let device = stat_of(&at, root.shown)?.st_dev;
-    let mut levels = vec![survey.enter(&at, is_readable, c"".to_owned(), None, device, visitor)?];
+    let path = TreePath::new(root.shown);
+    let mut survey = Survey { options, device: stat.st_dev, path, listed };
+    let mut at = Arc::new(fd);
+    let mut levels =
+        vec![survey.enter((&at, is_readable, &stat), c"".to_owned(), None, visitor)?];
     loop {
         let Some(level) = levels.last_mut() else { return Ok(()) };
         if let Some(name) = level.left.pop() {
             let shown = OsStr::from_bytes(name.to_bytes());
             let before = survey.path.push(shown);
             let place = Place::below(at.as_fd(), Path::new(shown), survey.path.path());
-            match dir::open(&place, false) {
-                Ok((below, is_readable)) => {
-                    let (below, above) = (Arc::new(below), level.ignored.clone());
-                    let above = above.as_ref();
-                    let mut next =
-                        survey.enter(&below, is_readable, name, above, device, visitor)?;
+            match Held::find(&place, false) {
+                Ok((Held { fd, is_readable }, stat)) => {
+                    let (below, above) = (Arc::new(fd), level.ignored.clone());
+                    let opened = (&below, is_readable, &stat);
+                    let mut next = survey.enter(opened, name, above.as_ref(), visitor)?;
                     let found = retry_on_intr(|| fs::statat(&below, c".", AtFlags::empty()));
                     next.above = found.is_err().then_some(at);
                     levels.push(next);
                     at = below;
                 }
-                Err(errno) => {
-                    let error = Error::os(place.shown, "cannot open directory {}", errno);
+                Err(error) => {
                     survey.path.back_to(before);
                     visitor.fails(error)?;
                 }
@@ -142,8 +142,8 @@ pub fn walk(
         at = match held {
             Some(held) => held,
             None => Arc::new(
-                dir::up(at.as_fd(), above.id)
-                    .map_err(|errno| dir::lost(survey.path.path(), errno))?,
+                held::up(at.as_fd(), above.id)
+                    .map_err(|errno| held::lost(survey.path.path(), errno))?,
             ),
         };
     }
@@ -152,19 +152,16 @@ pub fn walk(
 impl Survey<'_> {
     fn enter(
         &mut self,
-        dir: &Arc<OwnedFd>,
-        is_readable: bool,
+        (dir, is_readable, stat): (&Arc<OwnedFd>, bool, &Stat),
         name: CString,
         above: Option<&Arc<GitIgnored>>,
-        device: u64,
         visitor: &mut dyn Visitor,
     ) -> Result<Level, Error> {
-        let stat = stat_of(dir, self.path.path())?;
-        let id = FileId::of(&stat);
+        let id = FileId::of(stat);
         let mut level = Level { id, name, left: Vec::new(), ignored: None, above: None };
-        visitor.enters(dir, &stat, self.path.path())?;
+        visitor.enters(dir, stat, self.path.path())?;
         // As GNU: the directory is made, and its entries are another file system's.
-        if self.options.one_file_system && stat.st_dev != device {
+        if self.options.one_file_system && stat.st_dev != self.device {
             visitor.skips()?;
             return Ok(level);
         }

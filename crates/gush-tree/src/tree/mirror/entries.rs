@@ -9,7 +9,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::place::kind;
 use crate::tree::batch::LISTED_BYTES;
-use crate::tree::dir;
+use crate::tree::held;
 
 /// Reads the names of a directory to their end.
 ///
@@ -103,7 +103,7 @@ impl Entries {
 
 /// The entries of a directory, by a new descriptor: the position of this one stays.
 pub(super) fn entries(dir: BorrowedFd<'_>) -> io::Result<Entries> {
-    let own = dir::enter(dir, c".")?;
+    let own = held::enter(dir, c".")?;
     let mut listed = Vec::with_capacity(LISTED_BYTES);
     let mut list = RawDir::new(&own, listed.spare_capacity_mut());
     let mut entries = Entries::default();

@@ -27,7 +27,7 @@ pub(crate) use limits::Limits;
 use limits::Reason;
 pub use mounted::mounted_below;
 
-use super::dir;
+use super::held;
 use super::path::TreePath;
 use crate::error::Error;
 use crate::place::{FileId, Place};
@@ -267,7 +267,7 @@ impl Mirror<'_> {
             }
             let up = match &levels[..] {
                 // A directory that was moved away leads elsewhere.
-                [.., above, _] => match dir::up(at.as_fd(), above.id) {
+                [.., above, _] => match held::up(at.as_fd(), above.id) {
                     Ok(up) => Some(up),
                     Err(errno) => {
                         stays(&errno.into(), path, report);
@@ -319,7 +319,7 @@ impl Mirror<'_> {
         path: &TreePath,
     ) -> Result<Option<(OwnedFd, Level)>, Reason> {
         let name = entry.name.clone();
-        let opened = dir::enter(above, &name).map_err(Reason::from);
+        let opened = held::enter(above, &name).map_err(Reason::from);
         let listed = opened.and_then(|fd| self.level(fd.as_fd(), entry).map(|level| (fd, level)));
         match listed {
             Ok(level) => Ok(Some(level)),

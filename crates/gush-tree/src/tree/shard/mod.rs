@@ -34,7 +34,7 @@ pub(super) use state::refuse_state_of_ranks;
 pub use state::shards_path;
 
 use super::journal::Tag;
-use super::{Operands, Roots, below_operand, dir, walk_tree};
+use super::{Operands, Roots, below_operand, held::Held, walk_tree};
 use crate::copier::{Action, Done};
 use crate::error::Error;
 use crate::events::Events;
@@ -68,7 +68,7 @@ pub(super) fn copy(
 ) -> Result<Done, Error> {
     let state = StateDir::open(shard, target)?;
     let follow = common.options.dereference != Dereference::Never;
-    let (root, _) = dir::open_same(&source.place, source.stat, follow)?;
+    let root = Held::find_same(&source.place, source.stat, follow)?.fd;
     let division = state.division(source, root.as_fd())?;
     state.agree_on_ranks()?;
     let (walk_lock, journal) = state.begin(common, source.stat)?;

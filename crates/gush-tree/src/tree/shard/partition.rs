@@ -279,7 +279,7 @@ impl Partition for Remainder<'_> {
         let options = common.options;
         options.last.is_none()
             && options.dereference != Dereference::Always
-            && pair.is_readable
+            && pair.source.is_readable
             && !self.may_miss_files
             // Asked now: every subdirectory that a share has seen is counted.
             && retry_on_intr(|| fs::fstat(pair.source()))

@@ -19,8 +19,9 @@ use crate::new_directory;
 use crate::options::{Dereference, ModeRule};
 use crate::place::{FileId, Place};
 use crate::tree::batch::{Batch, Listed};
-use crate::tree::dir::{Dir, Pair, lost};
+use crate::tree::dir::{Dir, Pair};
 use crate::tree::entering::{Entrance, Existing};
+use crate::tree::held::lost;
 use crate::tree::partition::Others;
 use crate::tree::queue::Task;
 use crate::tree::{Roots, journal, twice};
@@ -186,12 +187,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 return false;
             }
         };
-        let target = pair.target_handle();
+        let target = pair.target.handle();
         // The final mode may forbid reading, as fsync needs it.
         let synced = options.sync.then(|| open_to_sync(pair));
         // Another process, or the killed copy that this one goes on with, may have made it.
         let is_made = dir.is_new || dir.restore_bits.is_some();
-        let from = pair.source_handle().holder();
+        let from = pair.source.handle().holder();
         let mut complete = Transfer {
             directory_mode: Some(dir.target_stat.st_mode),
             ..Transfer::between(

@@ -28,7 +28,8 @@ use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 use self::verified::Verified;
 use super::batch::{Listed, Listing, Part};
 use super::budget::{Budget, Capacity};
-use super::dir::{Dir, Pair, lost};
+use super::dir::{Dir, Pair};
+use super::held::lost;
 use super::listener::Listener;
 use super::mirror::{Aside, Limits};
 use super::partition::Others;
@@ -418,7 +419,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         // The listing reports why.
         let Ok(pair) = self.pair(dir) else { return Ok(()) };
-        if !pair.is_readable {
+        if !pair.source.is_readable {
             return Ok(());
         }
         let path_bytes = self.source.below_root().as_os_str().len();
