@@ -346,13 +346,7 @@ fn done_as(promises: Promises, above: &Dir, job: &Job<'_>, there: &Stat) -> Fing
     };
     let name = job.target.place.name.as_os_str();
     let source = lasting(*job.source.stat, &above.source_stat, of_source);
-    journal::done(
-        promises,
-        &above.target_stat,
-        name,
-        &source,
-        &lasting(*there, &above.target_stat, of_target),
-    )
+    journal::done(promises, &above.stat, name, &source, &lasting(*there, &above.stat, of_target))
 }
 
 /// Makes the target, now that nothing is in its way.

@@ -121,7 +121,7 @@ impl FirstCopies {
             while let Some(dir) = from
                 && dir.recorded.get().is_none_or(|&recorded| recorded > at)
             {
-                from = dir.parent();
+                from = dir.above.as_ref();
             }
             if let Some(dir) = from
                 && dir.recorded.get() == Some(&at)
@@ -146,12 +146,12 @@ impl FirstCopies {
                 break;
             }
             unknown.push(dir);
-            next = dir.parent();
+            next = dir.above.as_ref();
         }
         let names = unknown.len();
         for (depth, dir) in unknown.into_iter().rev().enumerate() {
             let shown = shown.ancestors().nth(names - depth).unwrap_or(shown);
-            let (file, is_link) = (FileId::of(&dir.target_stat), dir.follows.target);
+            let (file, is_link) = (FileId::of(&dir.stat), dir.is_link);
             let mut bytes = Vec::new();
             self.put(
                 &Record { file, is_link, above, name: Path::new(&dir.name), shown },

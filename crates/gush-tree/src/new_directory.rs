@@ -1,5 +1,5 @@
-//! A directory made for a copy: closed to others until complete, and writable for this process
-//! meanwhile.
+//! A directory of the target of a copy. One that is made is closed to others until complete, and
+//! writable for this process meanwhile.
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
@@ -8,19 +8,49 @@ use crate::error::Error;
 use crate::metadata::Handle;
 use crate::options::{ModeRule, Preserve};
 use crate::place::{Place, stat_of};
-use crate::remedy;
 use crate::tree::held::Held;
+use crate::{rehearsal, remedy};
 
 /// The open flags for a directory: with O_PATH a directory may be held without the right to read.
 pub(crate) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// A directory just made.
+/// A directory of the target, open.
 #[derive(Debug)]
-pub(crate) struct NewDirectory {
+pub(crate) struct Entered {
     pub(crate) held: Held,
     pub(crate) stat: Stat,
+    /// It was made, or would be.
+    pub(crate) is_new: bool,
+    /// A symbolic link led there.
+    pub(crate) is_link: bool,
+    /// A dry run made nothing.
+    pub(crate) is_imagined: bool,
     /// The final mode, if the directory was made with another one.
     pub(crate) restore_bits: Option<u32>,
+}
+
+impl Entered {
+    /// A directory that is there.
+    pub(crate) fn find(place: &Place<'_>, follow: bool) -> Result<Self, Error> {
+        let (held, stat) = Held::find(place, follow)?;
+        Ok(Self::found(held, stat, follow))
+    }
+
+    pub(crate) fn found(held: Held, stat: Stat, is_link: bool) -> Self {
+        Self { held, stat, is_new: false, is_link, is_imagined: false, restore_bits: None }
+    }
+
+    /// A directory that a dry run does not make, and in the place of whose attributes are those of
+    /// another one. `asks` whether it could be made.
+    pub(crate) fn imagine(place: &Place<'_>, stat: Stat, asks: bool) -> Result<Self, Error> {
+        if asks {
+            rehearsal::may_be_made(place)
+                .map_err(|errno| remedy::directory_not_made(place, errno))?;
+        }
+        let held =
+            Held::nowhere().map_err(|errno| Error::os(place.shown, "cannot look at {}", errno))?;
+        Ok(Self { is_new: true, is_imagined: true, ..Self::found(held, stat, false) })
+    }
 }
 
 /// The permissions of `source_bits` that others get only when the directory is complete.
@@ -34,7 +64,7 @@ pub(crate) fn make(
     bits: u32,
     withheld: u32,
     umask: impl FnOnce() -> u32,
-) -> Result<NewDirectory, Error> {
+) -> Result<Entered, Error> {
     let asked = Mode::from_bits_retain(bits & !withheld);
     retry_on_intr(|| fs::mkdirat(place.dir, place.name, asked))
         .map_err(|errno| remedy::directory_not_made(place, errno))?;
@@ -55,10 +85,10 @@ pub(crate) fn make(
     }
     let wanted = if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) };
     let restore_bits = (wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted);
-    Ok(NewDirectory { held, stat, restore_bits })
+    Ok(Entered { is_new: true, restore_bits, ..Entered::found(held, stat, false) })
 }
 
-/// Gives a directory its final mode, [`NewDirectory::restore_bits`], unless its mode is preserved.
+/// Gives a directory its final mode, [`Entered::restore_bits`], unless its mode is preserved.
 pub(crate) fn restore(
     target: Handle<'_>,
     mode: ModeRule,

@@ -318,7 +318,7 @@ impl File<'_> {
         let from = Endpoint::of_opened_file(&self.source, self.source_stat, OFlags::RDONLY)
             // A file that the kernel makes up while it is read takes no offsets.
             .filter(|from| from.kind() == Kind::File)?;
-        let device = self.job.target.dir.map(|dir| dir.target_stat.st_dev);
+        let device = self.job.target.dir.map(|dir| dir.stat.st_dev);
         let to = match (&target.stat, device) {
             (Some(stat), _) => Endpoint::of_opened_file(&target.fd, stat, open::NEW)?,
             (None, device) => Endpoint::of_new_file(&target.fd, device?, open::NEW),

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use gush::Unpoisoned;
 use gush_text::{mkdir_remedy, quote};
-use rustix::fs::{self, FileType, Mode, Stat};
+use rustix::fs::{self, FileType, Mode};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::partial;
@@ -18,13 +18,15 @@ use crate::events::Events;
 use crate::file::pin;
 use crate::filter::GitIgnored;
 use crate::metadata::{Handle, Transfer, umask};
-use crate::new_directory;
-use crate::options::{CopyOptions, ModeRule};
+use crate::new_directory::{self, Entered};
+use crate::options::CopyOptions;
 use crate::place::{FileId, Place, kind};
 use crate::tree::held::{self, Held};
 use crate::tree::mirror::Limits;
 use crate::tree::path::TreePath;
-use crate::{links, rehearsal, remedy, special};
+use crate::tree::target_dir::{Pair, Source, TargetDir};
+use crate::xattr::Attributes;
+use crate::{links, remedy, special};
 
 /// What a mirror does not remove from its target, by [identities](Portrait::identity).
 #[derive(Clone, Copy, Debug)]
@@ -42,26 +44,28 @@ impl Default for Spared<'_> {
 }
 
 /// A directory of the target, made or found there.
-#[derive(Debug)]
-pub struct Folder {
-    pub(super) above: Option<Arc<Folder>>,
-    name: OsString,
+pub type Folder = TargetDir<Received>;
+
+/// What is known of a directory whose source is on another machine.
+#[derive(Debug, Default)]
+pub struct Received {
     shown: PathBuf,
     /// Until it is finished.
     portrait: Mutex<Portrait>,
-    pub(super) stat: Stat,
-    restore_bits: Option<u32>,
-    is_new: bool,
-    /// A dry run made nothing.
-    is_imagined: bool,
     /// The copy is a base itself, by the name `.`.
     is_copy: bool,
     /// Of a mirror, in its root and below.
     pub(super) limits: Option<Arc<Limits>>,
-    pub(super) ignored: OnceLock<Arc<GitIgnored>>,
     /// Names of entries that could be those of partial files.
     pub(super) taken: Mutex<HashSet<OsString>>,
-    held: Mutex<Option<Arc<Held>>>,
+}
+
+impl Source for Received {
+    type Held = ();
+
+    fn reopen(&self, (): &(), _: &OsStr) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Folder {
@@ -93,21 +97,8 @@ impl Folder {
         let opened = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let held = Held::open(&Place::here(opened), true).map_err(failed)?;
         let stat = retry_on_intr(|| fs::fstat(&held)).map_err(failed)?;
-        Ok(Arc::new(Self {
-            above: None,
-            name: OsString::new(),
-            shown: path.to_path_buf(),
-            portrait: Mutex::default(),
-            stat,
-            restore_bits: None,
-            is_new: false,
-            is_imagined: false,
-            is_copy,
-            limits: None,
-            ignored: OnceLock::new(),
-            taken: Mutex::default(),
-            held: Mutex::new(Some(Arc::new(held))),
-        }))
+        let base = Received { shown: path.to_path_buf(), is_copy, ..Received::default() };
+        Ok(Self::start(None, OsString::new(), (base, ()), Entered::found(held, stat, true)))
     }
 
     /// The path of an entry, as the user wrote the target.
@@ -134,73 +125,28 @@ impl Folder {
     /// Closes the descriptor, which is opened again where it is needed. Not of a base.
     pub fn let_go(&self) {
         if self.above.is_some() {
-            *self.held.lock().unpoisoned() = None;
+            self.release();
         }
     }
 
-    /// The descriptor, opened again if it was let go: from the nearest directory above that is
-    /// held, name by name.
-    pub(super) fn fd(&self) -> io::Result<Arc<Held>> {
-        let mut below = vec![self];
-        let mut at = loop {
-            let folder = below[below.len() - 1];
-            let held = folder.held.lock().unpoisoned().clone();
-            match (held, &folder.above) {
-                (Some(held), _) => {
-                    below.pop();
-                    break held;
-                }
-                (None, Some(above)) => below.push(above),
-                (None, None) => return Err(Errno::STALE),
-            }
-        };
-        for folder in below.into_iter().rev() {
-            let expected = FileId::of(&folder.stat);
-            at = Arc::new(match folder.is_imagined {
-                true => Held::nowhere()?,
-                false => Held::again(&*at, &folder.name, false, expected)?,
-            });
-        }
-        let mut held = self.held.lock().unpoisoned();
-        held.get_or_insert_with(|| Arc::clone(&at));
-        drop(held);
-        Ok(at)
+    /// The descriptor, opened again if it was let go.
+    pub(super) fn fd(&self) -> io::Result<Arc<Pair<()>>> {
+        let held = self.pair()?;
+        self.take_back(&held);
+        Ok(held)
     }
 
-    /// Opens the directory again, if it was let go, from one of its subdirectories: by two calls at
-    /// any depth.
-    fn hold_from(&self, below: &Held) {
-        let mut held = self.held.lock().unpoisoned();
-        if held.is_none()
-            && let Ok(again) = Held::again(below, OsStr::new(".."), false, FileId::of(&self.stat))
-        {
-            *held = Some(Arc::new(again));
-        }
-    }
-
-    /// The path of the tree's root, and the names from there.
+    /// The path of the tree's root, which is below the base, and the names from there.
     pub(super) fn path(&self) -> TreePath {
-        let (mut names, mut root) = (Vec::new(), self);
-        while let Some(above) = root.above.as_deref().filter(|above| above.above.is_some()) {
-            names.push(root.name.as_os_str());
-            root = above;
-        }
-        names.reverse();
-        let mut path = TreePath::new(&root.shown);
-        path.set(&names);
+        let root = self.ancestors().take_while(|folder| folder.above.is_some()).last();
+        let mut path = TreePath::new(&root.unwrap_or(self).shown);
+        path.set(self.names().get(1..).unwrap_or_default());
         path
     }
 
     /// The rules of the nearest directory that has some.
     pub(super) fn ignored(&self) -> Option<&Arc<GitIgnored>> {
-        let mut at = Some(self);
-        while let Some(folder) = at {
-            if let Some(ignored) = folder.ignored.get() {
-                return Some(ignored);
-            }
-            at = folder.above.as_deref();
-        }
-        None
+        self.ancestors().find_map(|folder| folder.ignored.get()?.as_ref())
     }
 
     pub(super) fn with<T>(
@@ -238,54 +184,32 @@ impl Folder {
                     false => Ok(there),
                 }
             });
-            let bits = portrait.mode & 0o7777;
-            let folder = |held: Held, stat, restore_bits, is_new| {
-                let begun = || {
-                    let above = spared.above.iter().copied().collect();
-                    Arc::new(Limits::new(held.as_fd(), &stat, above, spared.mounted))
-                };
-                let limits = options.mirror.then(|| self.limits.clone().unwrap_or_else(begun));
-                Arc::new(Self {
-                    above: Some(Arc::clone(self)),
-                    name: name.to_owned(),
-                    shown: place.shown.to_path_buf(),
-                    portrait: Mutex::new(portrait),
-                    stat,
-                    restore_bits,
-                    is_new,
-                    is_imagined: is_dry && is_new,
-                    is_copy: false,
-                    limits,
-                    ignored: OnceLock::new(),
-                    taken: Mutex::default(),
-                    held: Mutex::new(Some(Arc::new(held))),
-                })
-            };
-            match there {
-                Ok(there) if kind(&there) == FileType::Directory => {
-                    let (held, stat) = Held::find(place, false)?;
-                    Ok(folder(held, stat, None, false))
+            let entered = match there {
+                Ok(there) if kind(&there) == FileType::Directory => Entered::find(place, false)?,
+                Ok(_) => {
+                    let text = "cannot overwrite non-directory {} with directory";
+                    return Err(Error::refusal(place.shown, text));
                 }
-                Ok(_) => Err(Error::refusal(
-                    place.shown,
-                    "cannot overwrite non-directory {} with directory",
-                )),
-                Err(Errno::NOENT) if is_dry => {
-                    if !self.is_new {
-                        rehearsal::may_be_made(place)
-                            .map_err(|errno| remedy::directory_not_made(place, errno))?;
-                    }
-                    let held = Held::nowhere()
-                        .map_err(|errno| Error::os(place.shown, "cannot look at {}", errno))?;
-                    Ok(folder(held, self.stat, None, true))
-                }
+                Err(Errno::NOENT) if is_dry => Entered::imagine(place, self.stat, !self.is_new)?,
                 Err(Errno::NOENT) => {
+                    let bits = portrait.mode & 0o7777;
                     let withheld = new_directory::withheld_bits(&options.preserve, bits);
-                    let made = new_directory::make(place, bits, withheld, umask)?;
-                    Ok(folder(made.held, made.stat, made.restore_bits, true))
+                    new_directory::make(place, bits, withheld, umask)?
                 }
-                Err(errno) => Err(Error::os(place.shown, "cannot stat {}", errno)),
-            }
+                Err(errno) => return Err(Error::os(place.shown, "cannot stat {}", errno)),
+            };
+            let begun = || {
+                let above = spared.above.iter().copied().collect();
+                let (held, stat) = (entered.held.as_fd(), &entered.stat);
+                Arc::new(Limits::new(held, stat, above, spared.mounted))
+            };
+            let received = Received {
+                shown: place.shown.to_path_buf(),
+                limits: options.mirror.then(|| self.limits.clone().unwrap_or_else(begun)),
+                portrait: Mutex::new(portrait),
+                ..Received::default()
+            };
+            Ok(Self::start(Some(Arc::clone(self)), name.to_owned(), (received, ()), entered))
         })
     }
 
@@ -302,28 +226,15 @@ impl Folder {
         };
         let held = self.fd().map_err(|errno| held::lost(&self.shown, errno))?;
         // The one above is needed next, and the final mode may forbid the way there.
-        above.hold_from(&held);
+        if let Some(held) = above.pair_from(&held) {
+            above.take_back(&held);
+        }
         if options.dry_run {
             return Ok(true);
         }
-        let target = held.handle();
-        let mut complete = Transfer {
-            directory_mode: Some(self.stat.st_mode),
-            ..Transfer::between(
-                options,
-                (&portrait, &portrait.stat(&options.preserve, &self.stat), &self.shown),
-                (target, &self.stat, &self.shown),
-                self.is_new,
-            )
-        }
-        .apply(events);
-        if options.preserve.mode == ModeRule::Umask
-            && let Err(errno) = new_directory::restore(target, ModeRule::Umask, self.restore_bits)
-        {
-            events.warns(&Error::os(&self.shown, "preserving permissions for {}", errno));
-            complete &= !options.preserve.required;
-        }
-        Ok(complete)
+        let stat = portrait.stat(&options.preserve, &self.stat);
+        let source: (&dyn Attributes, _, _) = (&portrait, &stat, &*self.shown);
+        Ok(self.give_attributes(options, &held.target, source, &self.shown, events))
     }
 
     /// Makes a symbolic link or a special file; what has the name and is no directory is replaced
@@ -445,26 +356,12 @@ pub(super) fn not_made(place: &Place<'_>, kind: FileType, errno: Errno) -> Error
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let mut above = self.above.take();
-        while let Some(folder) = above {
-            // By a loop: dropping a long chain by recursion would overflow the stack.
-            above = Arc::into_inner(folder).and_then(|mut folder| folder.above.take());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn directory() -> Portrait {
         Portrait { mode: 0o040_700, ..Portrait::default() }
-    }
-
-    fn is_held(folder: &Folder) -> bool {
-        folder.held.lock().unwrap().is_some()
     }
 
     /// Opened again from the root, level by level, a deep tree would take a time that grows with
@@ -484,7 +381,7 @@ mod tests {
         while chain.len() > 1 {
             let ended = chain.pop().unwrap();
             assert!(ended.finish(&options, &mut ()).unwrap());
-            assert!(is_held(chain.last().unwrap()));
+            assert!(chain.last().unwrap().is_held());
         }
     }
 
@@ -500,7 +397,7 @@ mod tests {
         above.let_go();
         std::fs::rename(dir.path().join("a/b"), dir.path().join("b")).unwrap();
         assert!(below.finish(&options, &mut ()).unwrap());
-        assert!(!is_held(&above));
+        assert!(!above.is_held());
         // By its name it is found.
         assert!(above.finish(&options, &mut ()).unwrap());
     }
@@ -516,29 +413,5 @@ mod tests {
         assert_eq!(*folder.portrait.lock().unwrap(), directory());
         assert!(folder.finish(&options, &mut ()).unwrap());
         assert_eq!(*folder.portrait.lock().unwrap(), Portrait::default());
-    }
-
-    #[test]
-    fn a_chain_of_any_length_is_dropped() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut last = Folder::base(dir.path()).unwrap();
-        for _ in 0..100_000 {
-            last = Arc::new(Folder {
-                above: Some(Arc::clone(&last)),
-                name: OsString::new(),
-                shown: PathBuf::new(),
-                portrait: Mutex::default(),
-                stat: last.stat,
-                restore_bits: None,
-                is_new: false,
-                is_imagined: false,
-                is_copy: false,
-                limits: None,
-                ignored: OnceLock::new(),
-                taken: Mutex::default(),
-                held: Mutex::new(None),
-            });
-        }
-        drop(last);
     }
 }

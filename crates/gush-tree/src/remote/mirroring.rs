@@ -19,7 +19,7 @@ use crate::options::CopyOptions;
 use crate::overwriting;
 use crate::place::kind;
 use crate::tree::held;
-use crate::tree::mirror::{Limits, Mirror, Report};
+use crate::tree::mirror::{Mirror, Report};
 
 /// The names of one directory, close together: a directory may have a million.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ impl Folder {
     /// What the `.gitignore` of the source's directory names stays in a mirror, here and below.
     pub fn ignore(&self, lines: &[u8]) {
         let path_bytes = self.path().below_root().as_os_str().len();
-        let _ = self.ignored.set(GitIgnored::new(self.ignored(), lines, path_bytes));
+        let _ = self.ignored.set(Some(GitIgnored::new(self.ignored(), lines, path_bytes)));
     }
 
     /// Removes, in a mirror ([`CopyOptions::mirror`]), all but these names, what the filter keeps
@@ -140,14 +140,6 @@ impl Folder {
             }
     }
 
-    /// Is this directory of a mirror the source, or below it?
-    fn is_in_source(&self, limits: &Limits) -> bool {
-        let of_mirror = |folder: &&Self| folder.limits.is_some();
-        std::iter::successors(Some(self), |folder| folder.above.as_deref())
-            .take_while(of_mirror)
-            .any(|folder| limits.holds_source(&folder.stat))
-    }
-
     fn with_mirror(
         &self,
         names: Option<&Names>,
@@ -162,6 +154,7 @@ impl Folder {
         let target = held.as_fd();
         let events = RefCell::new(events);
         let ignored = self.ignored();
+        let mut of_mirror = self.ancestors().take_while(|folder| folder.limits.is_some());
         let mirror = Mirror {
             target,
             // A name that another thread is about to replace is none of the target's.
@@ -174,7 +167,7 @@ impl Folder {
                 Ok(names.is_none_or(is_wanted) || atomic::is_pending(target, Path::new(name)))
             },
             limits,
-            is_in_source: self.is_in_source(limits),
+            is_in_source: of_mirror.any(|folder| limits.holds_source(&folder.stat)),
             is_dry: options.dry_run,
             doubts: &|warning| events.borrow_mut().warns(warning),
             is_protected: &|path, is_directory| {

@@ -99,7 +99,7 @@ impl Budget {
     /// A directory is complete.
     pub(crate) fn let_go(&self, dir: &Dir) {
         let mut state = self.state.lock().unpoisoned();
-        state.held -= usize::from(dir.let_go());
+        state.held -= usize::from(dir.release());
     }
 
     /// The process has no descriptor left all the same: fewer directories are held from now on.

@@ -6,17 +6,15 @@ use gush_text::quote;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::dir::{Follows, Pair};
 use super::held::Held;
 use super::journal::{Fingerprint, Journal};
 use super::mirror;
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::events::Events;
-use crate::new_directory;
+use crate::new_directory::{self, Entered};
 use crate::options::{CopyOptions, Dereference, Make, Update};
 use crate::place::{Place, kind, same_file};
-use crate::{rehearsal, remedy};
 
 /// A directory to be copied.
 pub(crate) struct Entrance<'a> {
@@ -48,27 +46,17 @@ pub(crate) enum Existing {
     Itself,
 }
 
-/// A directory open on both sides.
-pub(crate) struct Entered {
-    pub(crate) pair: Pair,
-    pub(crate) target_stat: Stat,
-    pub(crate) is_new: bool,
-    pub(crate) restore_bits: Option<u32>,
-    pub(crate) follows: Follows,
-}
-
 impl Entrance<'_> {
-    /// Opens the source and the target, which is made unless [`existing`](Self::existing) found a
+    /// Opens the source, and the target, which is made unless [`existing`](Self::existing) found a
     /// directory.
     pub(crate) fn enter(
         &self,
         existing: &Existing,
         umask: &dyn Fn() -> u32,
         events: &mut dyn Events,
-    ) -> Result<Entered, Error> {
-        let mut follows =
-            Follows { source: self.options.dereference != Dereference::Never, target: false };
-        let source = Held::find_same(&self.source, self.source_stat, follows.source)?;
+    ) -> Result<(Held, Entered), Error> {
+        let follow = self.options.dereference != Dereference::Never;
+        let source = Held::find_same(&self.source, self.source_stat, follow)?;
         // Removed only once the source can be listed: nothing good goes for a directory that cannot
         // be read.
         if let (Existing::InTheWay, Some(replace)) = (existing, self.replace) {
@@ -76,64 +64,41 @@ impl Entrance<'_> {
                 .map_err(|errno| Error::os(self.source.shown, "cannot access {}", errno))?;
             replace()?;
         }
-        let Existing::Directory { stat: target_stat, is_link } = existing else {
-            if self.options.dry_run {
-                if let (Existing::Nothing, false) = (existing, self.is_new) {
-                    rehearsal::may_be_made(&self.target)
-                        .map_err(|errno| remedy::directory_not_made(&self.target, errno))?;
-                }
-                events.starts(self.source.shown, self.target.shown, None);
-                let target = Held::nowhere()
-                    .map_err(|errno| Error::os(self.target.shown, "cannot look at {}", errno))?;
-                return Ok(Entered {
-                    pair: Pair { source, target },
-                    target_stat: *self.source_stat,
-                    is_new: true,
-                    restore_bits: None,
-                    follows,
-                });
+        if let Existing::Directory { stat, is_link } = existing {
+            let found = Entered::find(&self.target, *is_link)?;
+            // Judged by name, entered by descriptor: both must be the same directory.
+            if !same_file(&found.stat, stat) {
+                let text = "skipping file {}, as it was replaced while being copied to";
+                return Err(Error::refusal(self.target.shown, text));
             }
-            // With a slash at the end of the name, a link would be followed.
-            let target = Place { name: strip_trailing_slashes(self.target.name), ..self.target };
-            let preserve = &self.options.preserve;
-            let bits = self.source_stat.st_mode & 0o7777;
-            let withheld = new_directory::withheld_bits(preserve, bits);
-            if let Some((journal, target)) = self.made {
-                // Before it is made: after a kill in between the note is harmless, and a missing
-                // note is not.
-                journal.add_makes(target)?;
-            }
-            // All ranks need the directory before its attributes are final.
-            let bits = if self.is_shared { bits | 0o700 } else { bits };
-            let made = match new_directory::make(&target, bits, withheld, umask) {
-                Err(error) if self.is_shared && error.is_about_existing() => {
-                    return self.enter(&self.existing()?, umask, events);
-                }
-                made => made?,
-            };
-            events.starts(self.source.shown, self.target.shown, None);
-            return Ok(Entered {
-                pair: Pair { source, target: made.held },
-                target_stat: made.stat,
-                is_new: true,
-                restore_bits: made.restore_bits,
-                follows,
-            });
-        };
-        follows.target = *is_link;
-        let (target, found) = Held::find(&self.target, *is_link)?;
-        // Judged by name, entered by descriptor: both must be the same directory.
-        if !same_file(&found, target_stat) {
-            let text = "skipping file {}, as it was replaced while being copied to";
-            return Err(Error::refusal(self.target.shown, text));
+            let restore_bits = self.restore_bits(&found.stat, umask);
+            return Ok((source, Entered { restore_bits, ..found }));
         }
-        Ok(Entered {
-            pair: Pair { source, target },
-            target_stat: found,
-            is_new: false,
-            restore_bits: self.restore_bits(&found, umask),
-            follows,
-        })
+        if self.options.dry_run {
+            let asks = matches!(existing, Existing::Nothing) && !self.is_new;
+            let imagined = Entered::imagine(&self.target, *self.source_stat, asks)?;
+            events.starts(self.source.shown, self.target.shown, None);
+            return Ok((source, imagined));
+        }
+        // With a slash at the end of the name, a link would be followed.
+        let target = Place { name: strip_trailing_slashes(self.target.name), ..self.target };
+        let bits = self.source_stat.st_mode & 0o7777;
+        let withheld = new_directory::withheld_bits(&self.options.preserve, bits);
+        if let Some((journal, target)) = self.made {
+            // Before it is made: after a kill in between the note is harmless, and a missing note
+            // is not.
+            journal.add_makes(target)?;
+        }
+        // All ranks need the directory before its attributes are final.
+        let bits = if self.is_shared { bits | 0o700 } else { bits };
+        let made = match new_directory::make(&target, bits, withheld, umask) {
+            Err(error) if self.is_shared && error.is_about_existing() => {
+                return self.enter(&self.existing()?, umask, events);
+            }
+            made => made?,
+        };
+        events.starts(self.source.shown, self.target.shown, None);
+        Ok((source, made))
     }
 
     /// The final mode of a directory that an earlier copy made, and did not complete.

@@ -30,6 +30,7 @@ pub(crate) mod path;
 mod queue;
 pub(crate) mod shard;
 pub(crate) mod survey;
+pub(crate) mod target_dir;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -182,17 +183,17 @@ fn walk_tree(
         true => Some(refuse_mirror_around_source(source, &existing, &to)?),
         false => None,
     };
-    let entered = entrance.enter(&existing, &umask, events)?;
+    let (held, entered) = entrance.enter(&existing, &umask, events)?;
     let limits = above.map(|above| {
-        let mounted = mounted_below(entered.pair.source());
-        Limits::new(entered.pair.target(), &entered.target_stat, above, mounted.as_deref())
+        let mounted = mounted_below(held.as_fd());
+        Limits::new(entered.held.as_fd(), &entered.stat, above, mounted.as_deref())
     });
     if is_first_walk {
         events.enters_tree(from.shown, to.shown);
     }
-    operands.targets.insert(FileId::of(&entered.target_stat));
+    operands.targets.insert(FileId::of(&entered.stat));
     let name = strip_trailing_slashes(to.name);
-    let root = Dir::start(None, name.into(), *source.stat, entered, options.dry_run);
+    let root = Dir::enter(None, name.into(), *source.stat, (held, entered), options);
     if let (Some(journal), true) = (journal, is_first_walk)
         && !journal.is_on_same(root.devices())?
     {

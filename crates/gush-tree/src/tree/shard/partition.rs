@@ -324,7 +324,7 @@ fn is_divisible(options: &CopyOptions, dir: &Dir, source: &Stat) -> bool {
     const SET_GROUP: u32 = 0o2000;
     piece_store::is_divided(options, source)
         && !dir.may_give_acl()
-        && dir.target_stat.st_mode & SET_GROUP == 0
+        && dir.stat.st_mode & SET_GROUP == 0
 }
 
 /// Nothing is at the target before rank 0 puts the file there.

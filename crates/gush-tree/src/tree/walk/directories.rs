@@ -14,9 +14,7 @@ use super::{OpenDir, Walk, Worker};
 use crate::copier::{Action, Done};
 use crate::error::Error;
 use crate::events::Events;
-use crate::metadata::Transfer;
-use crate::new_directory;
-use crate::options::{Dereference, ModeRule};
+use crate::options::Dereference;
 use crate::place::{FileId, Place};
 use crate::tree::batch::{Batch, Listed};
 use crate::tree::dir::{Dir, Pair};
@@ -25,6 +23,7 @@ use crate::tree::held::lost;
 use crate::tree::partition::Others;
 use crate::tree::queue::Task;
 use crate::tree::{Roots, journal, twice};
+use crate::xattr::Attributes;
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     pub(super) fn directories(&mut self, dir: Arc<Dir>, mut batch: Batch) {
@@ -72,8 +71,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let stat = source
             .stat(follow)
             .map_err(|errno| Error::os(source.shown, "cannot stat {}", errno))?;
-        let made =
-            walk.common.journal.map(|journal| (journal, journal::entry(&dir.target_stat, name)));
+        let made = walk.common.journal.map(|journal| (journal, journal::entry(&dir.stat, name)));
         let is_shared = self.is_shared();
         let (source_stat, is_new) = (&stat, dir.is_new && !is_shared);
         let replace = || self.replace(OpenDir { dir, pair }, name, false);
@@ -91,7 +89,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let mut events = &walk.listener;
         let entered = entrance.enter(&existing, &|| walk.umask(), &mut events)?;
         let above = Some(Arc::clone(dir));
-        Ok(Some(Dir::start(above, name.into(), stat, entered, options.dry_run)))
+        Ok(Some(Dir::enter(above, name.into(), stat, entered, options)))
     }
 
     /// Do other processes make directories and files in this tree at the same time?
@@ -122,7 +120,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     ) -> Result<(), Error> {
         let Walk { operands, common, .. } = self.walk;
         if common.options.dereference == Dereference::Always {
-            return match dir.is_within(stat) {
+            return match dir.ancestors().any(|at| FileId::of(&at.source_stat) == FileId::of(stat)) {
                 true => Err(Error::refusal(source.shown, "cannot copy cyclic symbolic link {}")),
                 false => Ok(()),
             };
@@ -142,12 +140,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             self.go_to(&dir);
             let pair = self.pair(&dir);
             let complete = self.finish(&dir, &pair);
-            if let (Ok(pair), Some(parent)) = (pair, dir.parent()) {
-                // While the child is still held: `..` of it leads to a parent that was let go.
-                self.hold_parent(parent, &pair);
+            if let (Ok(pair), Some(above)) = (pair, &dir.above)
+                // While the child is still held: its `..` leads to one that was let go.
+                && let Some(pair) = above.pair_from(&pair)
+            {
+                self.walk.budget.hold(above, &pair);
             }
             self.walk.budget.let_go(&dir);
-            let Some(parent) = dir.parent().cloned() else {
+            let Some(above) = dir.above.clone() else {
                 if !complete {
                     self.walk.is_incomplete.store(true, Ordering::Relaxed);
                 }
@@ -156,17 +156,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             if !self.is_shared() {
                 self.ended(&Ok(Done { complete, ..Done::new(Action::Directory) }));
             }
-            dir = parent;
-        }
-    }
-
-    /// Reopens a directory that was let go from one of its subdirectories, by two calls at any
-    /// depth.
-    fn hold_parent(&self, parent: &Arc<Dir>, below: &Pair) {
-        if !parent.is_held()
-            && let Ok(pair) = parent.reopen_from(below)
-        {
-            self.walk.budget.hold(parent, &Arc::new(pair));
+            dir = above;
         }
     }
 
@@ -187,28 +177,11 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 return false;
             }
         };
-        let target = pair.target.handle();
         // The final mode may forbid reading, as fsync needs it.
         let synced = options.sync.then(|| open_to_sync(pair));
-        // Another process, or the killed copy that this one goes on with, may have made it.
-        let is_made = dir.is_new || dir.restore_bits.is_some();
         let from = pair.source.handle().holder();
-        let mut complete = Transfer {
-            directory_mode: Some(dir.target_stat.st_mode),
-            ..Transfer::between(
-                options,
-                (&from, &dir.source_stat, self.source.path()),
-                (target, &dir.target_stat, shown),
-                is_made,
-            )
-        }
-        .apply(&mut events);
-        if options.preserve.mode == ModeRule::Umask
-            && let Err(errno) = new_directory::restore(target, ModeRule::Umask, dir.restore_bits)
-        {
-            events.warns(&Error::os(shown, "preserving permissions for {}", errno));
-            complete &= !options.preserve.required;
-        }
+        let from: (&dyn Attributes, _, _) = (&from, &dir.source_stat, self.source.path());
+        let mut complete = dir.give_attributes(options, &pair.target, from, shown, &mut events);
         if let Some(opened) = synced
             && let Err(errno) = opened.and_then(|dir| retry_on_intr(|| fs::fsync(&dir)))
         {

@@ -299,7 +299,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     self.go_to(dir);
                     self.failed(Error::os(self.target.path(), "cannot sync {}", errno));
                 }
-                at = dir.parent();
+                at = dir.above.as_ref();
             }
         }
     }

@@ -123,7 +123,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             target: pair.target(),
             source_has: &|name| mirror::has(pair.source(), name),
             limits,
-            is_in_source: dir.target_is_within(|stat| limits.holds_source(stat)),
+            is_in_source: dir.ancestors().any(|at| limits.holds_source(&at.stat)),
             is_dry: self.walk.common.options.dry_run,
             doubts: &|warning| {
                 let mut events = &self.walk.listener;

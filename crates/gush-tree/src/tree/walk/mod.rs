@@ -463,18 +463,20 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let is = |other: Option<&Arc<Dir>>| other.is_some_and(|other| Arc::ptr_eq(other, dir));
         match self.at.take() {
             Some((at, lengths)) if is(Some(&at)) => self.back_to(lengths),
-            Some((at, lengths)) if dir.parent().is_some_and(|above| Arc::ptr_eq(above, &at)) => {
+            Some((at, lengths))
+                if dir.above.as_ref().is_some_and(|above| Arc::ptr_eq(above, &at)) =>
+            {
                 self.back_to(lengths);
                 self.source.push(&dir.name);
                 self.target.push(&dir.name);
             }
-            Some((at, lengths)) if is(at.parent()) => {
+            Some((at, lengths)) if is(at.above.as_ref()) => {
                 self.back_to(lengths);
                 self.source.pop(&at.name);
                 self.target.pop(&at.name);
             }
             _ => {
-                let path = dir.path();
+                let path = dir.names();
                 self.source.set(&path);
                 self.target.set(&path);
             }
