@@ -1,6 +1,8 @@
 //! One file's whole copy: the checks, the target's name made free, and the module that copies.
 
+use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use gush::{Rate, Refusals};
 use gush_text::quote;
@@ -370,35 +372,35 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
     if options.reads(source_kind) {
         return regular::copy(job, events);
     }
+    let Entry { place: from, stat, .. } = job.source;
     let is_link = source_kind == FileType::Symlink;
+    if source_kind == FileType::Unknown {
+        return Err(Error::refusal(from.shown, "{} has unknown file type"));
+    }
     // With -L the name may be a link to the special file.
-    let is_same = |found: &Stat| same_file(found, job.source.stat);
-    let (source, _) = pin(job.source.place, follow, REPLACED, is_same)?;
-    let provisional_bits = match is_link {
-        true => links::copy(job, source.as_fd()).map(|()| 0)?,
-        false => special::recreate(job)?,
+    let (source, _) = pin(from, follow, REPLACED, |found| same_file(found, stat))?;
+    let text = match is_link {
+        true => links::text(&Place::below(source.as_fd(), Path::new(""), from.shown))?,
+        false => CString::default(),
     };
-    // The new entry has one name. A file that took this name meanwhile keeps its own metadata.
-    let replaced = "got no attributes: another file took the name after the copy";
-    let (target, target_stat) = pin(job.target.place, false, replaced, |found| {
-        let alike = (kind(found), found.st_rdev) == (source_kind, job.source.stat.st_rdev);
-        alike && found.st_nlink == 1
-    })?;
-    let [from, to] = [&source, &target].map(|fd| Handle::Pinned { fd: fd.as_fd(), is_link });
+    let may_replace = job.displaces || is_link && options.force;
+    let target = &job.target.place;
+    let like = (stat.st_mode, stat.st_rdev);
+    let made = special::make(target, like, text.as_c_str(), &options.preserve, may_replace)?;
+    let [source, to] = [&source, &made.fd].map(|fd| Handle::Pinned { fd: fd.as_fd(), is_link });
     let complete = Transfer {
-        target_owner: None,
         may_inherit_acl: job.may_inherit_acl(),
-        provisional_bits,
+        provisional_bits: made.withheld,
         ..Transfer::between(
             options,
-            (&from.holder(), job.source.stat, job.source.place.shown),
-            (to, &target_stat, job.target.place.shown),
+            (&source.holder(), stat, from.shown),
+            (to, &made.stat, target.shown),
             true,
         )
     }
     .apply(events);
     let action = if is_link { Action::SymbolicLinked } else { Action::Recreated };
-    Ok(Done { complete, made: Some(FileId::of(&target_stat)), ..Done::new(action) })
+    Ok(Done { complete, made: Some(FileId::of(&made.stat)), ..Done::new(action) })
 }
 
 /// Opens `place` with `O_PATH`, and fails with `replaced` unless `is_right` accepts the file found

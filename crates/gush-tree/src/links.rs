@@ -1,4 +1,4 @@
-//! Links made instead of copies, and symbolic links copied as links.
+//! Links made instead of copies.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -126,30 +126,14 @@ pub(crate) fn no_symbolic_link(source: &Place<'_>, target: &Place<'_>, errno: Er
     hinting_force(remedy::not_made(target, what, errno), errno)
 }
 
-fn hinting_force(error: Error, errno: Errno) -> Error {
+pub(crate) fn hinting_force(error: Error, errno: Errno) -> Error {
     if errno == Errno::EXIST { error.hinting("-f replaces it") } else { error }
 }
 
-/// The text of a symbolic link.
+/// The text of a symbolic link; without a name, of the one that the descriptor holds.
 pub(crate) fn text(link: &Place<'_>) -> Result<CString, Error> {
     retry_on_intr(|| fs::readlinkat(link.dir, link.name, Vec::new()))
         .map_err(|errno| Error::os(link.shown, "cannot read symbolic link {}", errno))
-}
-
-/// Makes `target` a symbolic link with the text of the source; the descriptor `source` holds the
-/// source link.
-pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
-    let text = retry_on_intr(|| fs::readlinkat(source, c"", Vec::new())).map_err(|errno| {
-        Error::os(job.source.place.shown, "cannot read symbolic link {}", errno)
-    })?;
-    let link =
-        |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name));
-    let made = make(&job.target.place, job.may_replace_link(), link).map(drop);
-    made.map_err(|errno| no_copy(&job.target.place, errno))
-}
-
-pub(crate) fn no_copy(target: &Place<'_>, errno: Errno) -> Error {
-    hinting_force(remedy::not_made(target, "cannot create symbolic link {}", errno), errno)
 }
 
 /// Makes a link. An existing name is replaced by one rename, never removed first; `true` where that

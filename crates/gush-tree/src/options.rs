@@ -1,11 +1,12 @@
 //! The options of a copy: plain data, decided before the first system call.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use crate::backup::Backup;
-use crate::filter::Filter;
+use crate::filter::{Filter, GitIgnored};
 use crate::tree::shard::Shard;
 
 /// All options of a copy; the default is `cp SRC DST`.
@@ -183,6 +184,18 @@ impl CopyOptions {
             || xattrs != Xattrs::Leave
             || label != Label::Leave;
         looks_for_changes && keeps_any && self.make == Make::Copy
+    }
+
+    /// Is an entry of a tree, with this path below the root, left out by its name? `ignored` is
+    /// what its directory's `.gitignore` and those above say.
+    pub(crate) fn leaves_out(
+        &self,
+        ignored: Option<&Arc<GitIgnored>>,
+        path: &Path,
+        is_directory: bool,
+    ) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.excludes(path, is_directory))
+            || ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))
     }
 
     /// Is the file of a tree with this path below the root copied after the others?

@@ -347,7 +347,6 @@ impl Job<'_> {
             (Make::Copy, source_kind) if options.reads(source_kind) => {
                 open::cannot_create(target, errno)
             }
-            (Make::Copy, FileType::Symlink) => links::no_copy(target, errno),
             (Make::Copy, special) => special::not_made(target, special, errno),
         }
     }

@@ -1,33 +1,53 @@
-//! FIFOs, sockets and devices, made anew or refused instead of read.
+//! Symbolic links, FIFOs, sockets and devices: made anew, or refused, instead of read.
 
-use rustix::fs::{self, FileType, Mode};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::path::Arg;
 
-use crate::atomic;
 use crate::error::Error;
-use crate::job::Job;
+use crate::file::pin;
+use crate::options::Preserve;
 use crate::place::{Place, kind};
-use crate::remedy;
+use crate::{links, remedy};
 
-/// Makes a special file like the source; returns the permission bits still missing.
-pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
-    let stat = job.source.stat;
-    let kind = kind(stat);
-    if kind == FileType::Unknown {
-        return Err(Error::refusal(job.source.place.shown, "{} has unknown file type"));
-    }
-    let withheld = if job.options().preserve.owner { stat.st_mode & 0o077 } else { 0 };
-    let mode = Mode::from_bits_retain(stat.st_mode & 0o7777 & !withheld);
+/// A symbolic link or special file just made, held by `O_PATH`.
+pub(crate) struct Made {
+    pub(crate) fd: OwnedFd,
+    pub(crate) stat: Stat,
+    /// The permission bits still missing.
+    pub(crate) withheld: u32,
+}
+
+/// Makes a symbolic link with this text, or a special file.
+pub(crate) fn make(
+    target: &Place<'_>,
+    (mode, device): (u32, u64),
+    text: impl Arg + Copy,
+    preserve: &Preserve,
+    may_replace: bool,
+) -> Result<Made, Error> {
+    let made_kind = FileType::from_raw_mode(mode);
+    let withheld = match made_kind {
+        FileType::Symlink => 0,
+        _ if preserve.owner => mode & 0o077,
+        _ => 0,
+    };
+    let bits = Mode::from_bits_retain(mode & 0o7777 & !withheld);
     let make = |place: &Place<'_>| {
-        retry_on_intr(|| fs::mknodat(place.dir, place.name, kind, mode, stat.st_rdev))
+        retry_on_intr(|| match made_kind {
+            FileType::Symlink => fs::symlinkat(text, place.dir, place.name),
+            _ => fs::mknodat(place.dir, place.name, made_kind, bits, device),
+        })
     };
-    let made = match make(&job.target.place) {
-        Err(Errno::EXIST) if job.displaces => {
-            atomic::replace(&job.target.place, job.target.place.name, make)
-        }
-        other => other,
-    };
-    made.map(|()| withheld).map_err(|errno| not_made(&job.target.place, kind, errno))
+    links::make(target, may_replace, make).map_err(|errno| not_made(target, made_kind, errno))?;
+    // The new entry has one name. A file that took this name meanwhile keeps its own metadata.
+    let replaced = "got no attributes: another file took the name after the copy";
+    let (fd, stat) = pin(*target, false, replaced, |found| {
+        (kind(found), found.st_rdev, found.st_nlink) == (made_kind, device, 1)
+    })?;
+    Ok(Made { fd, stat, withheld })
 }
 
 /// # Errors
@@ -44,11 +64,17 @@ pub(crate) fn refuse(source: &Place<'_>, kind: FileType) -> Result<(), Error> {
     Err(Error::about_both(source.shown, text))
 }
 
+/// The error of a symbolic link or special file that cannot be made.
 pub(crate) fn not_made(target: &Place<'_>, kind: FileType, errno: Errno) -> Error {
     let what = match kind {
+        FileType::Symlink => "cannot create symbolic link {}",
         FileType::Fifo => "cannot create fifo {}",
         FileType::Socket => "cannot create socket {}",
         _ => "cannot create special file {}",
     };
-    remedy::not_made(target, what, errno)
+    let error = remedy::not_made(target, what, errno);
+    match kind {
+        FileType::Symlink => links::hinting_force(error, errno),
+        _ => error,
+    }
 }

@@ -93,7 +93,7 @@ impl Draft {
     /// Goes on with the file that an earlier copy has left unfinished, or begins it. `source` is
     /// what shows, besides size and modification time, that the source is the same as then: its
     /// device, inode and change time, say. A file of 4 MiB or less, or whose partial file's name is
-    /// [taken](Folder::takes), is begun as by [`begin`](Self::begin).
+    /// taken (`Folder::takes`), is begun as by [`begin`](Self::begin).
     ///
     /// # Errors
     /// When it cannot be made, another copy writes to it, or another file has its name,

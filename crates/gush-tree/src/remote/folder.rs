@@ -8,14 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use gush::Unpoisoned;
 use gush_text::{mkdir_remedy, quote};
-use rustix::fs::{self, FileType, Mode};
+use rustix::fs::{self, FileType};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::partial;
 use super::portrait::{Portrait, identity, lineage};
 use crate::error::Error;
 use crate::events::Events;
-use crate::file::pin;
 use crate::filter::GitIgnored;
 use crate::metadata::{Handle, Transfer, umask};
 use crate::new_directory::{self, Entered};
@@ -254,28 +253,15 @@ impl Folder {
             return self.rehearse(name, portrait, options).map(|()| true);
         }
         self.with(name, |place| {
+            let (preserve, like) = (&options.preserve, (portrait.mode, portrait.device));
+            let made = special::make(place, like, &portrait.link_text[..], preserve, true)?;
             let is_link = portrait.kind() == FileType::Symlink;
-            let withheld = if options.preserve.owner { portrait.mode & 0o077 } else { 0 };
-            let mode = Mode::from_bits_retain(portrait.mode & 0o7777 & !withheld);
-            let made = links::make(place, true, |place| {
-                retry_on_intr(|| match is_link {
-                    true => fs::symlinkat(&portrait.link_text[..], place.dir, place.name),
-                    false => {
-                        fs::mknodat(place.dir, place.name, portrait.kind(), mode, portrait.device)
-                    }
-                })
-            });
-            made.map_err(|errno| not_made(place, portrait.kind(), errno))?;
-            let replaced = "{} got no attributes: another file took the name after the copy";
-            let (target, found) = pin(*place, false, replaced, |found| {
-                (kind(found), found.st_nlink) == (portrait.kind(), 1)
-            })?;
             Ok(Transfer {
-                provisional_bits: if is_link { 0 } else { withheld },
+                provisional_bits: made.withheld,
                 ..Transfer::between(
                     options,
-                    (portrait, &portrait.stat(&options.preserve, &found), place.shown),
-                    (Handle::Pinned { fd: target.as_fd(), is_link }, &found, place.shown),
+                    (portrait, &portrait.stat(preserve, &made.stat), place.shown),
+                    (Handle::Pinned { fd: made.fd.as_fd(), is_link }, &made.stat, place.shown),
                     true,
                 )
             }
@@ -345,14 +331,6 @@ impl Folder {
                 .map(|_| true)
                 .map_err(failed)
         })
-    }
-}
-
-/// The error of a symbolic link or special file that cannot be made.
-pub(super) fn not_made(place: &Place<'_>, kind: FileType, errno: Errno) -> Error {
-    match kind {
-        FileType::Symlink => remedy::not_made(place, "cannot create symbolic link {}", errno),
-        special => special::not_made(place, special, errno),
     }
 }
 

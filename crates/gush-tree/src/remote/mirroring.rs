@@ -170,10 +170,7 @@ impl Folder {
             is_in_source: of_mirror.any(|folder| limits.holds_source(&folder.stat)),
             is_dry: options.dry_run,
             doubts: &|warning| events.borrow_mut().warns(warning),
-            is_protected: &|path, is_directory| {
-                options.filter.as_ref().is_some_and(|filter| filter.excludes(path, is_directory))
-                    || ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))
-            },
+            is_protected: &|path, is_directory| options.leaves_out(ignored, path, is_directory),
             is_stopped,
         };
         act(&mirror, &mut |path, result| events.borrow_mut().mirrored(path, &result))

@@ -5,13 +5,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self, FileType, OFlags, Stat};
-use rustix::io::{self, Errno, retry_on_intr};
+use rustix::io::{self, Errno};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::owners::Account;
 use super::partial::this_boot;
 use crate::error::Error;
 use crate::file::pin;
+use crate::links;
 use crate::metadata::Handle;
 use crate::options::{Label, ModeRule, Preserve, Xattrs};
 use crate::place::{Place, REPLACED, kind, same_file, still};
@@ -139,8 +140,7 @@ impl Portrait {
             identity: identity(stat),
         };
         if is_link {
-            let text = retry_on_intr(|| fs::readlinkat(fd, c"", Vec::new()))
-                .map_err(|errno| Error::os(shown, "cannot read symbolic link {}", errno))?;
+            let text = links::text(&Place::below(fd, Path::new(""), shown))?;
             portrait.link_text = text.into_bytes();
         }
         let read = match portrait.read_attributes(&handle.holder(), preserve, is_link) {

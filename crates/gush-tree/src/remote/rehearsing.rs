@@ -6,11 +6,11 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::comparing::refuse_irreplaceable;
-use super::folder::{Folder, not_made};
+use super::folder::Folder;
 use super::portrait::Portrait;
 use crate::error::Error;
 use crate::options::CopyOptions;
-use crate::{open, rehearsal};
+use crate::{open, rehearsal, special};
 
 impl Folder {
     /// Asks what making an entry, or another name of one, would need. [`compare`](Self::compare)
@@ -30,7 +30,7 @@ impl Folder {
         self.with(name, |place| {
             let cannot = |errno| match portrait.kind() {
                 FileType::RegularFile => open::cannot_replace(options, place, false, errno),
-                kind => not_made(place, kind, errno),
+                kind => special::not_made(place, kind, errno),
             };
             match place.stat(false) {
                 Ok(there) if self.makes_way(&there, portrait, options) => Ok(()),

@@ -14,8 +14,6 @@ use super::held::Held;
 use super::journal;
 pub(crate) use super::target_dir::Pair;
 use super::target_dir::{Source, TargetDir};
-use crate::error::Error;
-use crate::filter::GitIgnored;
 use crate::first_copies::RecordAt;
 use crate::metadata::Ownership;
 use crate::new_directory::Entered;
@@ -152,19 +150,6 @@ impl Dir {
         self.waits_for.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Reads the `.gitignore` of the source. `path_bytes` is the length of the path from the root.
-    pub(crate) fn learn_ignored(
-        &self,
-        pair: &Pair,
-        shown: &Path,
-        path_bytes: usize,
-    ) -> Result<(), Error> {
-        let above = self.above.as_ref().and_then(|above| above.ignored.get()?.as_ref());
-        let ignored = GitIgnored::read(above, pair.source(), shown, path_bytes)?;
-        let _ = self.ignored.set(ignored);
-        Ok(())
-    }
-
     /// Is an entry, with this path below the root, left out by its name?
     pub(crate) fn leaves_out(
         &self,
@@ -172,9 +157,7 @@ impl Dir {
         path: &Path,
         is_directory: bool,
     ) -> bool {
-        let ignored = self.ignored.get().and_then(Option::as_ref);
-        options.filter.as_ref().is_some_and(|filter| filter.excludes(path, is_directory))
-            || ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))
+        options.leaves_out(self.ignored.get().and_then(Option::as_ref), path, is_directory)
     }
 
     /// Asks, once a directory, whether the target has a default access control list.

@@ -217,9 +217,7 @@ impl Survey<'_> {
             };
             let before = self.path.push(shown);
             let below = self.path.below_root();
-            let filter = self.options.filter.as_ref();
-            let is_left_out = filter.is_some_and(|filter| filter.excludes(below, is_directory))
-                || level.ignored.as_ref().is_some_and(|i| i.excludes(below, is_directory));
+            let is_left_out = self.options.leaves_out(level.ignored.as_ref(), below, is_directory);
             let ended = match looked {
                 _ if is_left_out => Ok(()),
                 _ if is_directory => {

@@ -41,6 +41,7 @@ use crate::copier::Done;
 use crate::error::Error;
 use crate::events::{Events, TreeCounts};
 use crate::file::Common;
+use crate::filter::GitIgnored;
 use crate::metadata::umask;
 use crate::options::{CopyOptions, ModeRule};
 use crate::place::{Bounds, Place};
@@ -422,8 +423,11 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if !pair.source.is_readable {
             return Ok(());
         }
+        let above = dir.above.as_ref().and_then(|above| above.ignored.get()?.as_ref());
         let path_bytes = self.source.below_root().as_os_str().len();
-        dir.learn_ignored(&pair, self.source.path(), path_bytes)
+        let ignored = GitIgnored::read(above, pair.source(), self.source.path(), path_bytes)?;
+        let _ = dir.ignored.set(ignored);
+        Ok(())
     }
 
     fn leaves_out(&self, dir: &Dir, path: &Path, is_directory: bool) -> bool {
