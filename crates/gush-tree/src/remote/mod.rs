@@ -22,8 +22,8 @@ pub use failure::Failure;
 pub use folder::{Folder, Spared};
 pub use mirroring::Names;
 pub use partial::partial_name;
-pub(crate) use portrait::identity;
 pub use portrait::{Portrait, lineage, open_found};
+pub(crate) use portrait::{climb, identity};
 
 pub use crate::metadata::kept::Updated;
 pub use crate::overwriting::Standing;

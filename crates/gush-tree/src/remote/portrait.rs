@@ -1,11 +1,11 @@
 //! All that a copy keeps of an entry but its data, as values that fit into a message.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self, FileType, OFlags, Stat};
-use rustix::io::{self, Errno};
+use rustix::io::{self, Errno, retry_on_intr};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::owners::Account;
@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::file::pin;
 use crate::links;
 use crate::metadata::Handle;
+use crate::new_directory::DIRECTORY;
 use crate::options::{Label, ModeRule, Preserve, Xattrs};
 use crate::place::{Place, REPLACED, kind, same_file, still};
 use crate::xattr::{self, Attributes};
@@ -55,21 +56,28 @@ pub(crate) fn identity(stat: &Stat) -> u64 {
     xxh3_64(&[&boot[..], &stat.st_dev.to_le_bytes(), &stat.st_ino.to_le_bytes()].concat())
 }
 
-/// The [identities](Portrait::identity) of a directory and of those above it, up to the root.
+/// The [identities](Portrait::identity) of a directory and of those above it, up to the root, as
+/// far as they can be looked at.
 #[must_use]
 pub fn lineage(dir: BorrowedFd<'_>) -> Vec<u64> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut found = Vec::new();
-    let mut next = fs::openat(dir, c".", flags, fs::Mode::empty());
-    // The root is the one above itself.
-    while let Ok(at) = next
-        && let Ok(stat) = fs::fstat(&at)
-        && found.last() != Some(&identity(&stat))
-    {
-        found.push(identity(&stat));
-        next = fs::openat(&at, c"..", flags, fs::Mode::empty());
-    }
+    let _ = climb(dir, &mut found);
     found
+}
+
+/// As [`lineage`], added to `found`.
+pub(crate) fn climb(dir: BorrowedFd<'_>, found: &mut Vec<u64>) -> io::Result<()> {
+    let [here, above] = [".", ".."].map(Path::new);
+    let mut at = Place::below(dir, here, here).open(DIRECTORY, fs::Mode::empty())?;
+    loop {
+        let id = identity(&retry_on_intr(|| fs::fstat(&at))?);
+        // The root is the one above itself.
+        if found.last() == Some(&id) {
+            return Ok(());
+        }
+        found.push(id);
+        at = Place::below(at.as_fd(), above, above).open(DIRECTORY, fs::Mode::empty())?;
+    }
 }
 
 /// Opens an entry that a walk has found: a regular file for reading, any other, or all for a
@@ -232,8 +240,6 @@ impl Attributes for Portrait {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     #[test]

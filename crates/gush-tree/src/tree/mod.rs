@@ -39,8 +39,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use gush_text::quote;
-use rustix::fs::{self, Mode};
-use rustix::io::retry_on_intr;
+use rustix::fs::Mode;
 
 pub(crate) use dir::Dir;
 use entering::{Entrance, Existing};
@@ -59,8 +58,8 @@ use crate::metadata::umask;
 use crate::new_directory::DIRECTORY;
 use crate::open;
 use crate::options::{CopyOptions, Dereference};
-use crate::place::{FileId, Place, same_file};
-use crate::remote::identity;
+use crate::place::{FileId, Place};
+use crate::remote::{climb, identity};
 use crate::writers::Writers;
 
 /// The directories among the operands so far.
@@ -230,25 +229,19 @@ fn refuse_mirror_around_source(
     existing: &Existing,
     target: &Place<'_>,
 ) -> Result<HashSet<u64>, Error> {
-    let mut seen = HashSet::new();
-    let Existing::Directory { stat: target_stat, .. } = existing else { return Ok(seen) };
+    let Existing::Directory { stat: target_stat, .. } = existing else {
+        return Ok(HashSet::new());
+    };
     let shown = source.place.shown;
-    let failed = |errno| Error::os(shown, "cannot look at the directories above {}", errno);
-    let mut at = source.place.open(DIRECTORY, Mode::empty()).map_err(failed)?;
-    let mut here = *source.stat;
-    loop {
-        if same_file(&here, target_stat) {
-            let (from, to) = (quote::always(shown), quote::always(target.shown));
-            let text = format!("cannot mirror {from} to {to}, which it is in: it would be removed");
-            return Err(Error::about_both(shown, text));
-        }
-        seen.insert(identity(&here));
-        let up = Place::below(at.as_fd(), Path::new(".."), shown);
-        let up = up.open(DIRECTORY, Mode::empty()).map_err(failed)?;
-        let above = retry_on_intr(|| fs::fstat(&up)).map_err(failed)?;
-        if same_file(&above, &here) {
-            return Ok(seen);
-        }
-        (at, here) = (up, above);
+    let mut found = Vec::new();
+    let opened = source.place.open(DIRECTORY, Mode::empty());
+    opened
+        .and_then(|dir| climb(dir.as_fd(), &mut found))
+        .map_err(|errno| Error::os(shown, "cannot look at the directories above {}", errno))?;
+    if found.contains(&identity(target_stat)) {
+        let (from, to) = (quote::always(shown), quote::always(target.shown));
+        let text = format!("cannot mirror {from} to {to}, which it is in: it would be removed");
+        return Err(Error::about_both(shown, text));
     }
+    Ok(found.into_iter().collect())
 }
