@@ -205,7 +205,7 @@ impl<'o> Copier<'o> {
         let follow = options.dereference != Dereference::Never;
         let source_stat =
             // One look decides about the kind; opening checks that it is still this file.
-            source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat {}", errno))?;
+            source.look(follow)?;
         let common = Common {
             options,
             refusals: &self.refusals,

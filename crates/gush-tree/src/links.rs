@@ -32,23 +32,31 @@ pub(crate) fn again(
     };
     let dir = held.as_ref().map_or(from, AsFd::as_fd);
     let first = Place::below(dir, &earlier.name, &earlier.name);
-    let fd = match first.pin(!earlier.is_link) {
-        Err(Errno::NOENT) => return Ok(false),
-        fd => fd.map_err(failed)?,
-    };
-    let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
-    // A link to whatever has the name by now would join files that have nothing to do with each
-    // other.
-    if FileId::of(&found) != earlier.file {
-        return Ok(false);
-    }
-    let replaced =
-        make(&job.target.place, true, |place| name(fd.as_fd(), place)).map_err(failed)?;
+    let replaced = name_if_still((&first, !earlier.is_link), earlier.file, &job.target.place)
+        .map_err(failed)?;
     // As GNU, which reports it for this link alone, and not for those that -l makes.
-    if replaced {
+    if replaced == Some(true) {
         events.removed(job.target.place.shown);
     }
-    Ok(true)
+    Ok(replaced.is_some())
+}
+
+/// Makes `target` another name of a file that has the name `first`; `true` where it replaces
+/// another one. `None` if the file no longer has that name: a link to whatever has it by now would
+/// join files that have nothing to do with each other.
+pub(crate) fn name_if_still(
+    (first, follow): (&Place<'_>, bool),
+    file: FileId,
+    target: &Place<'_>,
+) -> io::Result<Option<bool>> {
+    let fd = match first.pin(follow) {
+        Err(Errno::NOENT) => return Ok(None),
+        fd => fd?,
+    };
+    match FileId::of(&retry_on_intr(|| fs::fstat(&fd))?) == file {
+        true => make(target, true, |place| name(fd.as_fd(), place)).map(Some),
+        false => Ok(None),
+    }
 }
 
 /// Gives the file that a descriptor holds another name.

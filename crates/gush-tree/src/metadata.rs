@@ -417,13 +417,14 @@ fn bits_lost_by_writing(bits: u32) -> u32 {
 /// Gives a file that will replace another one the owner, attributes and mode of the other.
 ///
 /// Only the data and the preserved metadata shall change, as with a copy into the existing file.
-pub(crate) fn inherit(
-    new: BorrowedFd<'_>,
-    old: &Place<'_>,
-    old_stat: &Stat,
-    new_stat: &Stat,
-) -> io::Result<()> {
+pub(crate) fn inherit(new: BorrowedFd<'_>, old: &Place<'_>, old_stat: &Stat) -> Result<(), Error> {
+    inherit_all(new, old, old_stat)
+        .map_err(|errno| Error::os(old.shown, "cannot keep the permissions of the old {}", errno))
+}
+
+fn inherit_all(new: BorrowedFd<'_>, old: &Place<'_>, old_stat: &Stat) -> io::Result<()> {
     let target = Handle::Open(new);
+    let new_stat = target.stat()?;
     let same_owner = (old_stat.st_uid, old_stat.st_gid) == (new_stat.st_uid, new_stat.st_gid);
     let kept = same_owner || set_owner(target, old_stat)?;
     let bits = old_stat.st_mode & if kept { 0o7777 } else { 0o777 };

@@ -110,10 +110,9 @@ impl Job<'_> {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             // A loop of links cannot be opened either, so -f removes the link.
-            Err(Errno::LOOP) if self.options().force && !looks_at_link => target
-                .stat(false)
-                .map(Some)
-                .map_err(|errno| Error::os(target.shown, "cannot stat {}", errno)),
+            Err(Errno::LOOP) if self.options().force && !looks_at_link => {
+                target.look(false).map(Some)
+            }
             Err(Errno::XDEV) if target.bounds.is_some() => Err(remedy::out_of_bounds(&target)),
             Err(errno) => Err(Error::os(target.shown, "cannot stat {}", errno)),
         }

@@ -172,6 +172,20 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// As [`stat`](Self::stat), with the error that the user reads.
+    pub(crate) fn look(&self, follow: bool) -> Result<Stat, Error> {
+        self.stat(follow).map_err(|errno| Error::os(self.shown, "cannot stat {}", errno))
+    }
+
+    /// What has the name, if anything has.
+    pub(crate) fn find(&self, follow: bool) -> Result<Option<Stat>, Error> {
+        let found = match self.stat(follow) {
+            Err(Errno::NOENT) => return Ok(None),
+            found => found,
+        };
+        found.map(Some).map_err(|errno| Error::os(self.shown, "cannot stat {}", errno))
+    }
+
     pub(crate) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let open = |flags| retry_on_intr(|| fs::openat(self.dir, self.name, flags, mode));

@@ -216,7 +216,7 @@ impl File<'_> {
                 false => error.leaving("no copy was made"),
             })?;
         if let Some(stat) = &inherited {
-            self.inherit(staged.fd(), stat)?;
+            metadata::inherit(staged.fd(), &job.target.place, stat)?;
         }
         done.complete = self.finish(&look()?, inherited.is_none(), events)?;
         // NFS reports failed writes at a close, which must not come after the rename. Without a
@@ -331,18 +331,6 @@ impl File<'_> {
             .is_noted()
             .then(|| retry_on_intr(|| fs::fstat(target)).ok().map(Box::new))
             .flatten()
-    }
-
-    fn inherit(&self, target: BorrowedFd<'_>, old: &Stat) -> Result<(), Error> {
-        retry_on_intr(|| fs::fstat(target))
-            .and_then(|new| metadata::inherit(target, &self.job.target.place, old, &new))
-            .map_err(|errno| {
-                Error::os(
-                    self.job.target.place.shown,
-                    "cannot keep the permissions of the old {}",
-                    errno,
-                )
-            })
     }
 
     fn finish(

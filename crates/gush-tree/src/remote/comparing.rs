@@ -5,7 +5,6 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
 
 use super::folder::Folder;
 use super::portrait::Portrait;
@@ -36,11 +35,7 @@ impl Folder {
             return Ok(Standing::Copy);
         }
         self.with(name, |place| {
-            let there = match place.stat(false) {
-                Ok(there) => there,
-                Err(Errno::NOENT) => return Ok(Standing::Copy),
-                Err(errno) => return Err(Error::os(place.shown, "cannot stat {}", errno)),
-            };
+            let Some(there) = place.find(false)? else { return Ok(Standing::Copy) };
             if self.makes_way(&there, portrait, options) {
                 return Ok(Standing::Copy);
             }

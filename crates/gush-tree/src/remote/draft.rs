@@ -248,19 +248,15 @@ impl Draft {
                 })?;
                 self.file = Some(Unnamed::Staged(whole));
             }
-            let look = || stat_of(self.fd(), place.shown);
-            let mut stat = look()?;
             let old = if folder.is_new() { None } else { place.stat(false).ok() };
             let old = old.filter(|old| {
                 let is_separate = options.preserve.links || options.promises_equality();
                 kind(old) == FileType::RegularFile && !(is_separate && old.st_nlink > 1)
             });
             if let Some(old) = &old {
-                metadata::inherit(self.fd(), place, old, &stat).map_err(|errno| {
-                    Error::os(place.shown, "cannot keep the permissions of the old {}", errno)
-                })?;
-                stat = look()?;
+                metadata::inherit(self.fd(), place, old)?;
             }
+            let stat = stat_of(self.fd(), place.shown)?;
             let complete = Transfer {
                 provisional_bits: if old.is_some() { 0 } else { self.provisional_bits },
                 ..Transfer::between(

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use gush::Unpoisoned;
 use gush_text::{mkdir_remedy, quote};
-use rustix::fs::{self, FileType};
+use rustix::fs::{self, FileType, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::partial;
@@ -172,30 +172,22 @@ impl Folder {
     ) -> Result<Arc<Self>, Error> {
         self.with(name, |place| {
             let is_dry = options.dry_run;
-            let there = match self.is_new {
-                true => Err(Errno::NOENT),
-                false => place.stat(false),
-            };
+            let there = if self.is_new { None } else { place.find(false)? };
             // What a mirror has removed is still there in a dry run.
-            let there = there.and_then(|there| {
-                match is_dry && self.makes_way(&there, &portrait, options) {
-                    true => Err(Errno::NOENT),
-                    false => Ok(there),
-                }
-            });
+            let there =
+                there.filter(|there| !(is_dry && self.makes_way(there, &portrait, options)));
             let entered = match there {
-                Ok(there) if kind(&there) == FileType::Directory => Entered::find(place, false)?,
-                Ok(_) => {
+                Some(there) if kind(&there) == FileType::Directory => Entered::find(place, false)?,
+                Some(_) => {
                     let text = "cannot overwrite non-directory {} with directory";
                     return Err(Error::refusal(place.shown, text));
                 }
-                Err(Errno::NOENT) if is_dry => Entered::imagine(place, self.stat, !self.is_new)?,
-                Err(Errno::NOENT) => {
+                None if is_dry => Entered::imagine(place, self.stat, !self.is_new)?,
+                None => {
                     let bits = portrait.mode & 0o7777;
                     let withheld = new_directory::withheld_bits(&options.preserve, bits);
                     new_directory::make(place, bits, withheld, umask)?
                 }
-                Err(errno) => return Err(Error::os(place.shown, "cannot stat {}", errno)),
             };
             let begun = || {
                 let above = spared.above.iter().copied().collect();
@@ -279,9 +271,7 @@ impl Folder {
     /// The [identity](Portrait::identity) of what has a name now.
     #[must_use]
     pub fn identity_there(&self, name: &OsStr) -> Option<u64> {
-        let held = self.fd().ok().filter(|_| !self.is_new)?;
-        let stat = Place::below(held.as_fd(), Path::new(name), Path::new(name)).stat(false).ok()?;
-        Some(identity(&stat))
+        if self.is_new { None } else { self.there(name).map(|stat| identity(&stat)) }
     }
 
     /// Refuses an entry that is itself what has the name, on the same machine.
@@ -298,9 +288,12 @@ impl Folder {
     /// Device and inode of what has a name now.
     #[must_use]
     pub fn identity(&self, name: &OsStr) -> Option<(u64, u64)> {
-        let held = self.fd().ok()?;
-        let stat = Place::below(held.as_fd(), Path::new(name), Path::new(name)).stat(false).ok()?;
-        Some((stat.st_dev, stat.st_ino))
+        self.there(name).map(|stat| (stat.st_dev, stat.st_ino))
+    }
+
+    fn there(&self, name: &OsStr) -> Option<Stat> {
+        let name = Path::new(name);
+        Place::below(self.fd().ok()?.as_fd(), name, name).stat(false).ok()
     }
 
     /// Makes a name another name of an entry made earlier. `false` if the first name is no longer
@@ -316,20 +309,11 @@ impl Folder {
             let failed = |errno| remedy::not_made(place, what(), errno);
             let held = above.fd().map_err(failed)?;
             let source = Place::below(held.as_fd(), Path::new(first_name), &shown);
-            let fd = match source.pin(false) {
-                Err(Errno::NOENT) => return Ok(false),
-                pinned => pinned.map_err(failed)?,
-            };
-            let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
-            if (found.st_dev, found.st_ino) != file {
-                return Ok(false);
-            }
-            if place.stat(false).is_ok_and(|there| FileId::of(&there) == FileId::of(&found)) {
+            let file = FileId { device: file.0, inode: file.1 };
+            if place.stat(false).is_ok_and(|there| FileId::of(&there) == file) {
                 return Ok(true);
             }
-            links::make(place, true, |place| links::name(fd.as_fd(), place))
-                .map(|_| true)
-                .map_err(failed)
+            Ok(links::name_if_still((&source, false), file, place).map_err(failed)?.is_some())
         })
     }
 }

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 
 use rustix::fs::FileType;
-use rustix::io::Errno;
 
 use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
@@ -32,14 +31,13 @@ impl Folder {
                 FileType::RegularFile => open::cannot_replace(options, place, false, errno),
                 kind => special::not_made(place, kind, errno),
             };
-            match place.stat(false) {
-                Ok(there) if self.makes_way(&there, portrait, options) => Ok(()),
-                Ok(there) => {
+            match place.find(false)? {
+                Some(there) if self.makes_way(&there, portrait, options) => Ok(()),
+                Some(there) => {
                     refuse_irreplaceable(place, &there, portrait)?;
                     rehearsal::may_be_removed(place).map_err(cannot)
                 }
-                Err(Errno::NOENT) => rehearsal::may_be_made(place).map_err(cannot),
-                Err(errno) => Err(Error::os(place.shown, "cannot stat {}", errno)),
+                None => rehearsal::may_be_made(place).map_err(cannot),
             }
         })
     }

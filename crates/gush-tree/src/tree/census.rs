@@ -74,8 +74,7 @@ impl Count<'_> {
     fn add(&mut self, source: &Path) -> Result<(), Error> {
         let follow = self.options.dereference != Dereference::Never;
         let place = Place::here(source);
-        let stat =
-            place.stat(follow).map_err(|errno| Error::os(source, "cannot stat {}", errno))?;
+        let stat = place.look(follow)?;
         if kind(&stat) != FileType::Directory {
             self.add_file(&stat);
             return Ok(());

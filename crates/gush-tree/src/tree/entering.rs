@@ -120,11 +120,7 @@ impl Entrance<'_> {
         if self.is_new {
             return Ok(Existing::Nothing);
         }
-        let found = match target.stat(false) {
-            Ok(found) => found,
-            Err(Errno::NOENT) => return Ok(Existing::Nothing),
-            Err(errno) => return Err(Error::os(target.shown, "cannot stat {}", errno)),
-        };
+        let Some(found) = target.find(false)? else { return Ok(Existing::Nothing) };
         let (stat, is_link) = match kind(&found) {
             FileType::Symlink if self.options.keep_directory_symlink => match target.stat(true) {
                 Ok(end) if kind(&end) == FileType::Directory => (end, true),

@@ -299,11 +299,7 @@ impl<'a> PieceCopier<'a> {
         let from = above.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
         let name = Path::new(path.file_name().unwrap_or(OsStr::new("")));
         let place = Place::below(from, name, &shown.0);
-        let stat = match place.stat(follows) {
-            Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(os("cannot stat {}")(errno)),
-        };
+        let Some(stat) = place.find(follows)? else { return Ok(None) };
         // By size and times, which are in the link's name.
         if PieceStore::link(path, &stat) != link {
             return Ok(None);

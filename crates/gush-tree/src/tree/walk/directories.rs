@@ -68,9 +68,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let (options, operands) = (walk.common.options, walk.operands);
         let (source, target) = self.places(pair, name);
         let follow = options.dereference != Dereference::Never;
-        let stat = source
-            .stat(follow)
-            .map_err(|errno| Error::os(source.shown, "cannot stat {}", errno))?;
+        let stat = source.look(follow)?;
         let made = walk.common.journal.map(|journal| (journal, journal::entry(&dir.stat, name)));
         let is_shared = self.is_shared();
         let (source_stat, is_new) = (&stat, dir.is_new && !is_shared);
