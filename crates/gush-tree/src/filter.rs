@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::open;
 use crate::place::Place;
+use crate::tree::path::TreePath;
 
 /// Rules about the names in a tree, the first that fits decides. Without a rule that fits, an entry
 /// is copied.
@@ -196,28 +197,17 @@ pub(crate) struct GitIgnored {
 }
 
 impl GitIgnored {
-    /// Reads the `.gitignore` of a directory; `path_bytes` is the length of its path from the root.
-    ///
-    /// # Errors
-    /// As [`lines`](Self::lines).
-    pub(crate) fn read(
+    /// The rules in a directory with the lines of this `.gitignore`, or with none. As in git, a
+    /// line that is no pattern is skipped.
+    pub(crate) fn new(
         above: Option<&Arc<Self>>,
-        dir: BorrowedFd<'_>,
-        shown: &Path,
-        path_bytes: usize,
-    ) -> Result<Option<Arc<Self>>, Error> {
-        let lines = Self::lines(dir, shown)?;
-        Ok(match lines {
-            Some(lines) => Some(Self::new(above, &lines, path_bytes)),
-            None => above.cloned(),
-        })
-    }
-
-    /// The rules of a directory with this `.gitignore`. As in git, a line that is no pattern is
-    /// skipped.
-    pub(crate) fn new(above: Option<&Arc<Self>>, lines: &[u8], path_bytes: usize) -> Arc<Self> {
+        lines: Option<&[u8]>,
+        path: &TreePath,
+    ) -> Option<Arc<Self>> {
+        let Some(lines) = lines else { return above.cloned() };
+        let path_bytes = path.below_root().as_os_str().len();
         let rules = Rules(gix_ignore::parse(lines, false).map(|(pattern, ..)| pattern).collect());
-        Arc::new(Self { above: above.cloned(), path_bytes, rules })
+        Some(Arc::new(Self { above: above.cloned(), path_bytes, rules }))
     }
 
     /// The `.gitignore` of a directory, if it has one. As in git, a symbolic link is not followed.

@@ -60,8 +60,7 @@ impl Names {
 impl Folder {
     /// What the `.gitignore` of the source's directory names stays in a mirror, here and below.
     pub fn ignore(&self, lines: &[u8]) {
-        let path_bytes = self.path().below_root().as_os_str().len();
-        let _ = self.ignored.set(Some(GitIgnored::new(self.ignored(), lines, path_bytes)));
+        let _ = self.ignored.set(GitIgnored::new(self.ignored(), Some(lines), &self.path()));
     }
 
     /// Removes, in a mirror ([`CopyOptions::mirror`]), all but these names, what the filter keeps

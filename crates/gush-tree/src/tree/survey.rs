@@ -166,12 +166,9 @@ impl Survey<'_> {
             return Ok(level);
         }
         if is_readable && self.options.gitignore {
-            level.ignored = above.cloned();
-            if let Some(lines) = GitIgnored::lines(dir.as_fd(), self.path.path())? {
-                let path_bytes = self.path.below_root().as_os_str().len();
-                level.ignored = Some(GitIgnored::new(above, &lines, path_bytes));
-                visitor.ignores(&lines)?;
-            }
+            let lines = GitIgnored::lines(dir.as_fd(), self.path.path())?;
+            level.ignored = GitIgnored::new(above, lines.as_deref(), &self.path);
+            lines.map_or(Ok(()), |lines| visitor.ignores(&lines))?;
         }
         let mut listed = std::mem::take(&mut self.listed);
         let ended = self.list(dir, &mut listed, &mut level, visitor);

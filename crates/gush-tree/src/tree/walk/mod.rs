@@ -424,9 +424,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return Ok(());
         }
         let above = dir.above.as_ref().and_then(|above| above.ignored.get()?.as_ref());
-        let path_bytes = self.source.below_root().as_os_str().len();
-        let ignored = GitIgnored::read(above, pair.source(), self.source.path(), path_bytes)?;
-        let _ = dir.ignored.set(ignored);
+        let lines = GitIgnored::lines(pair.source(), self.source.path())?;
+        let _ = dir.ignored.set(GitIgnored::new(above, lines.as_deref(), &self.source));
         Ok(())
     }
 
