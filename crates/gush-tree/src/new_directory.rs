@@ -36,7 +36,7 @@ impl Entered {
         Ok(Self::found(held, stat, follow))
     }
 
-    pub(crate) fn found(held: Held, stat: Stat, is_link: bool) -> Self {
+    fn found(held: Held, stat: Stat, is_link: bool) -> Self {
         Self { held, stat, is_new: false, is_link, is_imagined: false, restore_bits: None }
     }
 

@@ -94,7 +94,7 @@ impl Job<'_> {
     fn would_have_gone(&self, is_new: bool) -> bool {
         let options = self.options();
         let is_imagined = options.mirror && options.dry_run && self.is_in_tree() && !is_new;
-        let is_of_other_kind = |there| is_of_other_kind(options, self.source.stat, &there);
+        let is_of_other_kind = |there| is_of_other_kind(options, kind(self.source.stat), &there);
         is_imagined && self.target.place.stat(false).is_ok_and(is_of_other_kind)
     }
 
@@ -473,12 +473,13 @@ fn may_have_same_bytes(existing: &Stat, source: &Stat) -> bool {
 /// Is a target no file of the kind that a mirror makes of the source? A link is what the user wants
 /// to have written through by `--no-confine`. Links and special files replace other kinds
 /// without a mirror, too.
-pub(crate) fn is_of_other_kind(options: &CopyOptions, source: &Stat, there: &Stat) -> bool {
+pub(crate) fn is_of_other_kind(options: &CopyOptions, source: FileType, there: &Stat) -> bool {
     match kind(there) {
+        found if source == FileType::Directory => found != FileType::Directory,
         FileType::Directory => true,
         FileType::RegularFile => false,
         FileType::Symlink if !options.confine => false,
-        _ => options.reads(kind(source)),
+        _ => options.reads(source),
     }
 }
 

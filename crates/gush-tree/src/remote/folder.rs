@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use gush::Unpoisoned;
 use gush_text::{mkdir_remedy, quote};
-use rustix::fs::{self, FileType, Stat};
-use rustix::io::{self, Errno, retry_on_intr};
+use rustix::fs::{FileType, Stat};
+use rustix::io;
 
 use super::partial;
 use super::portrait::{Portrait, identity, lineage};
@@ -20,7 +21,7 @@ use crate::metadata::{Handle, Transfer, umask};
 use crate::new_directory::{self, Entered};
 use crate::options::CopyOptions;
 use crate::place::{FileId, Place, kind};
-use crate::tree::held::{self, Held};
+use crate::tree::held;
 use crate::tree::mirror::Limits;
 use crate::tree::path::TreePath;
 use crate::tree::target_dir::{Pair, Source, TargetDir};
@@ -86,18 +87,14 @@ impl Folder {
     }
 
     fn open_base(path: &Path, is_copy: bool) -> Result<Arc<Self>, Error> {
-        let failed = |errno| {
-            let error = Error::os(path, "cannot open directory {}", errno);
-            match errno {
-                Errno::NOENT => error.hinting(mkdir_remedy(path)),
-                _ => error,
-            }
-        };
         let opened = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let held = Held::open(&Place::here(opened), true).map_err(failed)?;
-        let stat = retry_on_intr(|| fs::fstat(&held)).map_err(failed)?;
+        let found = Entered::find(&Place { shown: path, ..Place::here(opened) }, true);
+        let found = found.map_err(|error| match error.io_error() {
+            Some(os) if os.kind() == ErrorKind::NotFound => error.hinting(mkdir_remedy(path)),
+            _ => error,
+        })?;
         let base = Received { shown: path.to_path_buf(), is_copy, ..Received::default() };
-        Ok(Self::start(None, OsString::new(), (base, ()), Entered::found(held, stat, true)))
+        Ok(Self::start(None, OsString::new(), (base, ()), found))
     }
 
     /// The path of an entry, as the user wrote the target.

@@ -129,14 +129,7 @@ impl Folder {
         portrait: &Portrait,
         options: &CopyOptions,
     ) -> bool {
-        self.limits.is_some()
-            && match portrait.kind() {
-                FileType::Directory => kind(there) != FileType::Directory,
-                _ => {
-                    let source = portrait.stat(&options.preserve, there);
-                    overwriting::is_of_other_kind(options, &source, there)
-                }
-            }
+        self.limits.is_some() && overwriting::is_of_other_kind(options, portrait.kind(), there)
     }
 
     fn with_mirror(

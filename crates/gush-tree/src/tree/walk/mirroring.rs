@@ -184,7 +184,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let options = self.walk.common.options;
         let (source, target) = self.places(at.pair, name);
         let there = match target.stat(false) {
-            Ok(there) if overwriting::is_of_other_kind(options, source_stat, &there) => there,
+            Ok(there) if overwriting::is_of_other_kind(options, kind(source_stat), &there) => there,
             _ => return Ok(()),
         };
         let readable = match kind(source_stat) {
