@@ -24,10 +24,10 @@ const FEWEST_DIRECTORIES: usize = 2;
 
 /// The directories held, and the most that may be.
 pub(crate) struct Budget {
-    state: Mutex<Held>,
+    state: Mutex<State>,
 }
 
-struct Held {
+struct State {
     most: usize,
     held: usize,
     /// The directories that rest, and may have been let go or completed since; the longest first.
@@ -63,7 +63,7 @@ impl Capacity {
 impl Budget {
     /// A budget with the root held.
     pub(crate) fn new(share: Capacity) -> Self {
-        let state = Held { most: share.directories, held: 1, resting: VecDeque::new() };
+        let state = State { most: share.directories, held: 1, resting: VecDeque::new() };
         Self { state: Mutex::new(state) }
     }
 
@@ -115,7 +115,7 @@ impl Budget {
     }
 }
 
-impl Held {
+impl State {
     fn rest(&mut self, dir: &Arc<Dir>) {
         if dir.begins_to_rest() {
             // Weak: resting must not keep a directory that is complete.
