@@ -11,7 +11,7 @@ use gush_lab::case::Case;
 use gush_lab::explain::Switch;
 use gush_lab::model::{Described, Failure, Run, Sample, Warning};
 use gush_lab::probe::{self, Probe};
-use gush_lab::runner::{RunEnd, Runner, Schedule, interrupt};
+use gush_lab::runner::{Event, RunEnd, Runner, Schedule, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::{self, Watch};
 use gush_text::{os_text, quote};
@@ -174,7 +174,7 @@ impl Session {
     }
 
     /// Measures `cases` in rounds as `schedule` has them, within `limits`, and passes every sample
-    /// to `show`. Warns of doubtful figures first.
+    /// to `show`. Warns of doubtful figures before the first one.
     pub fn measure(
         &mut self,
         cases: &[Box<dyn Case>],
@@ -183,9 +183,6 @@ impl Session {
         screen: &mut Screen,
         mut show: impl FnMut(&mut Screen, &Sample),
     ) {
-        if !cases.is_empty() {
-            say_all(&self.talker, &std::mem::take(&mut self.unsaid));
-        }
         // Begun before the first case: an interrupt keeps the samples taken so far.
         self.store();
         let Limits { rounds, time, end } = limits;
@@ -196,6 +193,11 @@ impl Session {
         let mut recording = self.recording.take();
         let mut stored = self.run.samples.len();
         let outcome = runner.run(schedule, cases, |event| {
+            // After the warm-up: what cannot be measured has been said.
+            if matches!(event, Event::Begins { round: 1.., .. }) && !self.unsaid.is_empty() {
+                screen.clear();
+                say_all(&self.talker, &std::mem::take(&mut self.unsaid));
+            }
             let Some(sample) = screen.show_event(event) else { return };
             show(screen, sample);
             // The reader has left, so the measuring ends, and the files of the cases are removed.
