@@ -175,6 +175,39 @@ fn a_mirror_removes_nothing_where_mounts_are_not_known() {
     }
 }
 
+/// A mount that nobody reaches is no part of the source. Where others may reach it, or a copy does
+/// so from below a cover, nothing is removed.
+#[test]
+fn a_mirror_removes_nothing_that_a_mount_in_its_source_may_hold() {
+    let as_nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    for copy in ["$G cp -aT --delete $s t", "$C -aT --delete $s h:t", "$C -aT --delete h:$s t"] {
+        for (mounts, run, is_spared) in [
+            ("mount --bind t/x s/p/d; mount -t tmpfs none s/p", "", false),
+            ("mount --bind t/x s/p/d; mount -t tmpfs none $PWD/s; s=/proc/self/fd/7", "", true),
+            ("mount --bind t/x s/p/d; chmod 0 s/p", as_nobody, true),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let copy = copy.replace("$G", "./gush");
+            let output = remote_with_mounts(
+                dir.path(),
+                &format!(
+                    "cp $G gush; G=./gush; mkdir -p s/p/d t/x; echo f >t/x/f; echo a >s/a; chown -R 65534 s t
+                    chmod 777 .; C=\"$G cp --rsh ./shell --remote-gush $G\"; s=s; exec 7<s
+                    {mounts}; {run} {copy}; echo $?; cat t/x/f"
+                ),
+            );
+            let Some(output) = output else { return };
+            let is_kept = stdout(&output).ends_with("\nf\n");
+            assert_eq!(is_kept, is_spared, "{copy} {mounts}: {output:?}");
+            assert_eq!(
+                stdout(&output).starts_with("1\n"),
+                is_spared,
+                "{copy} {mounts}: {output:?}"
+            );
+        }
+    }
+}
+
 /// What a rule of `--update` keeps is not removed by a mirror; a device with another number is
 /// replaced.
 #[test]

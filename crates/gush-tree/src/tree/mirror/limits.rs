@@ -114,7 +114,8 @@ impl Reason {
             Self::Source => "is the source or holds the source",
             Self::UnknownMounts => {
                 "may be mounted in the source: its mounts cannot be read (mount /proc, and give the \
-                 source a path below 4096 bytes that leads to it)"
+                 source a path below 4096 bytes that leads to it, and this user the right to search \
+                 the directories above each mount)"
             }
             Self::Unknown => "may be a mount: this kernel reports no mount ids (Linux 5.8 does)",
         };

@@ -12,7 +12,8 @@ use crate::place::{Place, mount_of, proc_path, same_file};
 use crate::remote::identity;
 
 /// The [identities](crate::remote::Portrait::identity) of what is mounted below a directory,
-/// whether a copy reads it or not. `None` if the mounts are not known.
+/// whether a copy reads it or not. No name leads to what another mount covers: that is none of it.
+/// `None` if the mounts are not known.
 #[must_use]
 pub fn mounted_below(dir: BorrowedFd<'_>) -> Option<Vec<u64>> {
     let at = retry_on_intr(|| fs::readlink(proc_path(dir), Vec::new())).ok()?;
@@ -24,13 +25,22 @@ pub fn mounted_below(dir: BorrowedFd<'_>) -> Option<Vec<u64>> {
     let lines = table.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     let points: Vec<_> = lines.map(mount_point).collect::<Option<_>>()?;
     let below = points.iter().filter_map(|point| point.strip_prefix(at).ok());
-    let identities = below.filter(|path| !path.as_os_str().is_empty()).filter_map(|path| {
+    let mut identities = Vec::new();
+    for path in below.filter(|path| !path.as_os_str().is_empty()) {
         // Not with O_DIRECTORY: it may be a file, and an automount is not to be triggered.
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let held = Place::below(dir, path, path).open(flags, Mode::empty()).ok()?;
-        retry_on_intr(|| fs::fstat(held.as_fd())).ok().map(|stat| identity(&stat))
-    });
-    Some(identities.collect())
+        match Place::below(dir, path, path).open(flags, Mode::empty()) {
+            // What one user mounts by FUSE is no part of what another one copies to.
+            Ok(held) => {
+                identities.extend(retry_on_intr(|| fs::fstat(&held)).ok().map(|s| identity(&s)))
+            }
+            // Another mount covers it.
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            // Others reach it.
+            Err(_) => return None,
+        }
+    }
+    Some(identities)
 }
 
 /// Does a path lead to a directory? One outside the root directory of this process, or that
