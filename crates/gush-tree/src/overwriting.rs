@@ -456,18 +456,16 @@ pub(crate) fn standing(
         Update::None => Standing::Skip,
         Update::NoneFail => return Err(Error::refusal(target, "not replacing {}")),
         Update::Older => keep_if(!is_older(options, existing, source)),
-        Update::Changed => keep_if(is_unchanged(options, existing, source)),
-        Update::Different if may_have_same_bytes(existing, source) => Standing::Compare,
-        Update::Different => Standing::Copy,
-    })
-}
-
-fn may_have_same_bytes(existing: &Stat, source: &Stat) -> bool {
-    kind(existing) == kind(source)
-        && match kind(source) {
-            FileType::RegularFile => existing.st_size == source.st_size,
-            other => other == FileType::Symlink,
+        Update::Changed => {
+            keep_if(is_alike(existing, source) && has_same_time(options, existing, source))
         }
+        Update::Different => match kind(source) {
+            _ if !is_alike(existing, source) => Standing::Copy,
+            FileType::RegularFile | FileType::Symlink => Standing::Compare,
+            // It has no bytes.
+            _ => Standing::Keep,
+        },
+    })
 }
 
 /// Is a target no file of the kind that a mirror makes of the source? A link is what the user wants
@@ -483,16 +481,14 @@ pub(crate) fn is_of_other_kind(options: &CopyOptions, source: FileType, there: &
     }
 }
 
-/// Has the target the kind, the size or device number, and the modification time of the source?
-fn is_unchanged(options: &CopyOptions, target: &Stat, source: &Stat) -> bool {
-    let is_same = |target: &Stat, source: &Stat| match kind(source) {
-        FileType::RegularFile => target.st_size == source.st_size,
-        FileType::CharacterDevice | FileType::BlockDevice => target.st_rdev == source.st_rdev,
-        _ => true,
-    };
+/// Has the target the kind, and the size or device number, of the source?
+fn is_alike(target: &Stat, source: &Stat) -> bool {
     kind(target) == kind(source)
-        && is_same(target, source)
-        && has_same_time(options, target, source)
+        && match kind(source) {
+            FileType::RegularFile => target.st_size == source.st_size,
+            FileType::CharacterDevice | FileType::BlockDevice => target.st_rdev == source.st_rdev,
+            _ => true,
+        }
 }
 
 /// Has the target the modification time of the source, as far as its file system can keep it?

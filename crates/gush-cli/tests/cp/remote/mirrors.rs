@@ -217,8 +217,9 @@ fn a_mirror_keeps_special_files_and_links_that_did_not_change() {
         dir.path(),
         "mkdir s; mkfifo s/fifo; ln -s x s/link; echo a >s/file
         mknod s/null c 1 3 2>/dev/null || touch s/null
-        for rule in --update=changed -u --resume; do
-            cp -a s t; $C -aT --delete $rule -v s h:t; $C -aT --delete $rule -v h:s t; rm -r t
+        for rule in --update=changed -u --resume --checksum; do
+            cp -a s t; $C -aT --delete $rule -v s h:t; $C -aT --delete $rule -v h:s t
+            [ $rule = --resume ] || $G cp -aT --delete $rule -v s t; rm -r t
         done
         cp -a s t; rm t/null; mknod t/null c 1 5 2>/dev/null || echo other >t/null
         touch -r s/null t/null; cp -a t u
