@@ -12,6 +12,7 @@ use gush_text::{mkdir_remedy, quote};
 use rustix::fs::{FileType, Stat};
 use rustix::io;
 
+use super::comparing::refuse_irreplaceable;
 use super::partial;
 use super::portrait::{Portrait, identity, lineage};
 use crate::error::Error;
@@ -243,7 +244,12 @@ impl Folder {
         }
         self.with(name, |place| {
             let (preserve, like) = (&options.preserve, (portrait.mode, portrait.device));
-            let made = special::make(place, like, &portrait.link_text[..], preserve, true)?;
+            let made = special::make(place, like, &portrait.link_text[..], preserve, true);
+            let made = made.map_err(|error| {
+                let there = place.stat(false).ok();
+                let refused = there.map(|there| refuse_irreplaceable(place, &there, portrait));
+                refused.and_then(Result::err).unwrap_or(error)
+            })?;
             let is_link = portrait.kind() == FileType::Symlink;
             Ok(Transfer {
                 provisional_bits: made.withheld,

@@ -51,6 +51,7 @@ mod tests {
 
     use super::*;
     use crate::events::Events;
+    use crate::options::Update;
     use crate::overwriting::Standing;
     use crate::remote::{Draft, Spared};
 
@@ -100,7 +101,11 @@ mod tests {
                 let (shown, portrait) = (format!("{path}/{name}"), portrait(mode));
                 let name = OsStr::new(name);
                 let made = (|| {
-                    let standing = folder.compare(name, &portrait, options)?;
+                    // As a receiver: only a rule asks what is there.
+                    let standing = match options.update {
+                        Update::All => Standing::Copy,
+                        _ => folder.compare(name, &portrait, options)?,
+                    };
                     if standing == Standing::Copy {
                         folder.make_way(name, &portrait, options, &|| false, &mut said)?;
                         match (portrait.kind(), options.dry_run) {
@@ -143,7 +148,9 @@ mod tests {
     fn a_dry_run_makes_nothing_and_answers_as_the_copy() {
         for mirror in [false, true] {
             let dir = tempfile::tempdir().unwrap();
-            std::fs::create_dir_all(dir.path().join("t/old/file")).unwrap();
+            for name in ["file", "link", "fifo"] {
+                std::fs::create_dir_all(dir.path().join("t/old").join(name)).unwrap();
+            }
             for file in ["file", "link", "way"] {
                 std::fs::write(dir.path().join("t").join(file), file).unwrap();
             }
@@ -154,8 +161,12 @@ mod tests {
             options.dry_run = false;
             assert_eq!(rehearsed, copy(dir.path(), &options), "{mirror}");
             let text = rehearsed.join("\n");
-            let refusals =
-                ["/file: cannot overwrite directory", "way: cannot overwrite non-directory"];
+            let refusals = [
+                "/file: cannot overwrite directory",
+                "/link: cannot overwrite directory",
+                "/fifo: cannot overwrite directory",
+                "way: cannot overwrite non-directory",
+            ];
             assert!(refusals.iter().all(|refusal| text.contains(refusal) != mirror), "{text}");
             assert_eq!(text.contains("t/way Ok(())"), mirror, "{text}");
         }
