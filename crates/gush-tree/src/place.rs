@@ -96,8 +96,9 @@ pub(crate) fn mount_of(
     (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
 }
 
+/// A new file can have the number of one that was removed, and another kind.
 pub(crate) fn same_file(a: &Stat, b: &Stat) -> bool {
-    FileId::of(a) == FileId::of(b)
+    FileId::of(a) == FileId::of(b) && kind(a) == kind(b)
 }
 
 /// The refusal of an entry of the source that is not the one looked at before.

@@ -54,7 +54,7 @@ impl Folder {
                 decided => decided,
             };
             if decided == Standing::Copy {
-                refuse_irreplaceable(place, &there, portrait)?;
+                refuse_irreplaceable(place, &there, portrait.kind())?;
             }
             Ok(decided)
         })
@@ -153,9 +153,9 @@ fn lacks_for_other_names(transfer: &Transfer<'_>, there: &Stat) -> bool {
 pub(super) fn refuse_irreplaceable(
     place: &Place<'_>,
     there: &Stat,
-    portrait: &Portrait,
+    wanted: FileType,
 ) -> Result<(), Error> {
-    match (kind(there), portrait.kind()) {
+    match (kind(there), wanted) {
         (FileType::Directory, _) => {
             Err(Error::refusal(place.shown, "cannot overwrite directory {} with non-directory"))
         }

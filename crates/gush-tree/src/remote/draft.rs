@@ -281,7 +281,7 @@ fn has_old(folder: &Folder, place: &Place<'_>, portrait: &Portrait) -> Result<bo
         return Ok(false);
     }
     let Ok(there) = place.stat(false) else { return Ok(false) };
-    refuse_irreplaceable(place, &there, portrait).map(|()| true)
+    refuse_irreplaceable(place, &there, portrait.kind()).map(|()| true)
 }
 
 impl Drop for Draft {

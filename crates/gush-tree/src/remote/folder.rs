@@ -245,11 +245,7 @@ impl Folder {
         self.with(name, |place| {
             let (preserve, like) = (&options.preserve, (portrait.mode, portrait.device));
             let made = special::make(place, like, &portrait.link_text[..], preserve, true);
-            let made = made.map_err(|error| {
-                let there = place.stat(false).ok();
-                let refused = there.map(|there| refuse_irreplaceable(place, &there, portrait));
-                refused.and_then(Result::err).unwrap_or(error)
-            })?;
+            let made = made.map_err(|error| irreplaceable(place, portrait.kind(), error))?;
             let is_link = portrait.kind() == FileType::Symlink;
             Ok(Transfer {
                 provisional_bits: made.withheld,
@@ -316,9 +312,18 @@ impl Folder {
             if place.stat(false).is_ok_and(|there| FileId::of(&there) == file) {
                 return Ok(true);
             }
-            Ok(links::name_if_still((&source, false), file, place).map_err(failed)?.is_some())
+            // No directory has two names: any other kind stands for the file's.
+            links::name_if_still((&source, false), file, place)
+                .map(|named| named.is_some())
+                .map_err(|errno| irreplaceable(place, FileType::RegularFile, failed(errno)))
         })
     }
+}
+
+/// What is there may be why an entry of this kind could not be made.
+fn irreplaceable(place: &Place<'_>, kind: FileType, error: Error) -> Error {
+    let there = place.stat(false).ok();
+    there.and_then(|there| refuse_irreplaceable(place, &there, kind).err()).unwrap_or(error)
 }
 
 #[cfg(test)]

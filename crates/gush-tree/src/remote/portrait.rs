@@ -102,7 +102,11 @@ pub fn open_found(
         }
         _ => place.pin(false),
     };
-    let fd = opened.map_err(|errno| Error::os(shown, "cannot open {} for reading", errno))?;
+    let fd = opened.map_err(|errno| match errno {
+        // A symbolic link has the name.
+        Errno::LOOP => Error::refusal(shown, REPLACED),
+        errno => Error::os(shown, "cannot open {} for reading", errno),
+    })?;
     still(&fd, stat, shown)?;
     Ok(fd)
 }
@@ -240,7 +244,31 @@ impl Attributes for Portrait {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn what_took_the_name_of_a_file_is_not_opened_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        std::fs::create_dir(dir.path().join("directory")).unwrap();
+        symlink("file", dir.path().join("link")).unwrap();
+        let held = Place::here(dir.path()).pin(false).unwrap();
+        let look = |name: &str| Place::here(&dir.path().join(name)).stat(false).unwrap();
+        for name in ["directory", "link"] {
+            // A new file can get the number of one that was removed.
+            let mut stat = look("file");
+            stat.st_ino = look(name).st_ino;
+            let opened = open_found(held.as_fd(), name.as_ref(), &stat, name.as_ref(), true);
+            let said = opened.unwrap_err().to_string();
+            assert_eq!(
+                said,
+                format!("skipping file '{name}', as it was replaced while being copied")
+            );
+        }
+    }
 
     #[test]
     fn owners_have_names_unless_numbers_are_kept() {

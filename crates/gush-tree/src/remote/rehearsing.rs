@@ -34,7 +34,7 @@ impl Folder {
             match place.find(false)? {
                 Some(there) if self.makes_way(&there, portrait, options) => Ok(()),
                 Some(there) => {
-                    refuse_irreplaceable(place, &there, portrait)?;
+                    refuse_irreplaceable(place, &there, portrait.kind())?;
                     rehearsal::may_be_removed(place).map_err(cannot)
                 }
                 None => rehearsal::may_be_made(place).map_err(cannot),

@@ -39,6 +39,21 @@ fn what_a_local_copy_would_not_overwrite_stays() {
     assert!(!dir.path().join("t/p").is_file());
 }
 
+/// As a local copy, whatever is to replace it, and whichever name of a file comes first.
+#[test]
+fn a_directory_in_the_way_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir -p s t/a u/b v/l w/p; echo f >s/a; ln s/a s/b; ln -s a s/l; mkfifo s/p
+        for to in t u v w; do $C -aT s h:$to; done",
+    );
+    let said = ["t/a", "u/b", "v/l", "w/p"].map(|path| {
+        format!("gush: cp: h: cannot overwrite directory '{path}' with non-directory\n")
+    });
+    assert_eq!(stderr(&output), said.concat());
+}
+
 #[test]
 fn directories_that_may_not_be_searched_do_not_end_the_copy() {
     let dir = tempfile::tempdir().unwrap();
