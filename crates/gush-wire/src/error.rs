@@ -33,7 +33,7 @@ pub enum Error {
     #[error("the other side ended without an answer")]
     Silent,
     /// The first bytes from the other side are no greeting of gush.
-    #[error("no gush answers there: it sent '{0}'")]
+    #[error("no gush answers there: it sent {0}")]
     Greeting(String),
     /// The other side has violated the protocol.
     #[error("the other side broke the protocol: {0}")]

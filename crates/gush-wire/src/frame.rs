@@ -4,13 +4,15 @@
 //! and a checksum (8), which is the XXH3 of the first 8 bytes and, of a record, of what follows.
 //! The data of a file is covered by the transport's checksum, or by the hash of `--verify`.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use gush::{Control, Mover};
-use gush_text::without_controls;
+use gush_text::quote;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -88,8 +90,11 @@ fn broken(what: impl Into<String>) -> Error {
 
 /// The first line of what has come, for a message.
 fn shown(came: &[u8]) -> String {
-    let came = String::from_utf8_lossy(&came[..came.len().min(MOST_SHOWN_BYTES)]);
-    without_controls(came.trim().lines().next().unwrap_or_default())
+    let came = &came[..came.len().min(MOST_SHOWN_BYTES)];
+    match came.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end() {
+        [] => "an empty line".into(),
+        line => quote::always(OsStr::from_bytes(line).as_ref()).to_string(),
+    }
 }
 
 fn lost(doing: &'static str) -> impl Fn(io::Error) -> Error {
@@ -427,7 +432,7 @@ impl Input {
             }
             _ => {
                 let came = shown(&self.buffer[self.at - HEADER_BYTES..self.end]);
-                return Err(broken(format!("it sent '{came}'")));
+                return Err(broken(format!("it sent {came}")));
             }
         };
         Ok((frame, head))

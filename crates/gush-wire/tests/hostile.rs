@@ -357,7 +357,7 @@ fn text_shorter_than_a_header_is_refused_while_the_stream_stays_open() {
     let ((input, mut to), (_from, output)) = (pipe(), pipe());
     std::io::Write::write_all(&mut to, b"Welcome!\n").unwrap();
     let ended = gush_wire::serve(input, output);
-    assert!(matches!(&ended, Err(Error::Greeting(came)) if came == "Welcome!"), "{ended:?}");
+    assert!(matches!(&ended, Err(Error::Greeting(came)) if came == "'Welcome!'"), "{ended:?}");
 }
 
 /// The sender's words about a file of three bytes with this mode: a question, or that it is the

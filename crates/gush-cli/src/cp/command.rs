@@ -360,7 +360,8 @@ fn moving() -> Vec<Arg> {
 fn remote() -> Vec<Arg> {
     vec![
         value("rsh", "COMMAND", "").help(format!(
-            "Run 'COMMAND HOST gush serve-tree' to reach HOST [default: ssh]. DEST is as for a local \
+            "Run 'COMMAND HOST gush serve-tree' to reach HOST [default: ssh]; 'ssh -o \
+             ServerAliveInterval=20' ends a copy on a dead line after a minute. DEST is as for a local \
              copy; HOST:PATH has a colon before its first slash, and ./A:B is a local file. HOST \
              expands a leading ~ or ~/ in PATH, and nothing else. Files appear whole, links in DEST \
              are not followed. All options are refused but {}",

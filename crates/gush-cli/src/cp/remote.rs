@@ -115,8 +115,13 @@ impl Way {
         }
     }
 
-    /// The remedy for a command that does not start.
+    /// The remedy for a command that does not start, or leads to another program.
     fn remedy(&self, error: &Error) -> Option<String> {
+        if let Error::Protocol(_) = error {
+            let remedy = "install the same gush on both machines, unless something between them \
+                          changes bytes";
+            return Some(remedy.into());
+        }
         let Error::Start { command, error } = error else { return None };
         let errno = Errno::from_io_error(error)?;
         let remedy = gush_text::remedy_at(CWD, command, Doing::Starting, errno);
@@ -127,7 +132,11 @@ impl Way {
 
     /// The remedy for a command that has ended before gush answered.
     fn remedy_for_silence(&self, host: &OsStr, status: Option<ExitStatus>) -> Option<String> {
-        let Self::Shell { shell, gush } = self else { return None };
+        let Self::Shell { shell, gush } = self else {
+            let remedy = "the address must lead to gush serve-tree, whose messages appear where it \
+                          runs";
+            return Some(remedy.into());
+        };
         // What a shell answers where it finds no such program, or none that it may run.
         let lacks_gush = matches!(status.and_then(|status| status.code()), Some(126 | 127));
         let option = if lacks_gush { "--remote-gush names another program; " } else { "" };
@@ -394,9 +403,18 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         }
         is_reached = !matches!(sent, Err(Error::Silent));
         let (command, status) = remote.wait()?;
-        if !is_reached {
-            remedy = target.way.remedy_for_silence(&sides.other.host, status);
-        }
+        remedy = match &sent {
+            Err(Error::Silent) => target.way.remedy_for_silence(&sides.other.host, status),
+            Err(Error::Ended | Error::Io { .. } | Error::Further(_)) if !options.dry_run => {
+                let goes_on = match (options.resume, options.recursive && options.preserve.times) {
+                    (true, _) => "the same command copies the rest",
+                    (false, true) => "--resume with -T or -t copies the rest",
+                    (false, false) => "copy again",
+                };
+                Some(format!("what has arrived whole stays; {goes_on}"))
+            }
+            _ => None,
+        };
         sent.map_err(|error| {
             is_said = target.way.has_said(&error, status);
             target.way.explains(error, &command, status)

@@ -77,7 +77,9 @@ fn a_server_that_is_killed_ends_the_copy_and_resume_goes_on() {
     let said = stdout(&output);
     let lines: Vec<&str> = said.lines().collect();
     assert!(matches!(lines[..], ["1", "1" | "2" | "3", "0", "same"]), "{output:?}");
-    assert!(stderr(&output).contains("h: the link ended with exit status 1 before"), "{output:?}");
+    let why = "h: the link ended with exit status 1 before the copy was complete (what has arrived \
+               whole stays; the same command copies the rest)";
+    assert!(stderr(&output).contains(why), "{output:?}");
 }
 
 /// Its answer has several lines, of which the second one is empty.
@@ -92,6 +94,25 @@ fn a_server_of_another_protocol_is_explained_by_one_line() {
             said,
             "gush: cp: h: no gush answers there: it sent 'HTTP/1.1 400 Bad Request' (the address must \
              lead to gush serve-tree)\n"
+        );
+    }
+}
+
+/// Its messages go where it runs, not here.
+#[test]
+fn a_server_that_says_nothing_has_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a"), "").unwrap();
+    for operands in [["a", "h:t"], ["h:t", "a"]] {
+        let said = fails(
+            dir.path(),
+            &[&["--via", "shell:dd bs=1000 count=1 status=none of=/dev/null"][..], &operands]
+                .concat(),
+        );
+        assert_eq!(
+            said,
+            "gush: cp: h: the other side ended without an answer (the address must lead to gush \
+             serve-tree, whose messages appear where it runs)\n"
         );
     }
 }

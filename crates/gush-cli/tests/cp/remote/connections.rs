@@ -107,6 +107,9 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     for (shell, said) in [
         ("echo Welcome to this machine; exec sleep 600", "it sent 'Welcome to this mach"),
+        ("echo; exec $G serve-tree", "it sent an empty line (the shell's"),
+        ("head -c 2 /dev/zero; exec sleep 600", "it sent ''$'\\000\\000' (the shell's"),
+        ("exec cat", "(install the same gush on both machines, unless"),
         (
             "exec true",
             "h: the other side ended without an answer (`./other h gush --version` shows why)\n",
@@ -124,7 +127,10 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
             "exit status 127 before gush answered (--remote-gush names another program; `./other h",
         ),
         // The greeting of gush, then an end; nothing is read, and a write waits for room.
-        (": | $G serve-tree; exec >&-; exec sleep 600", "before the copy was complete"),
+        (
+            ": | $G serve-tree; exec >&-; exec sleep 600",
+            "before the copy was complete (what has arrived whole stays; copy again)",
+        ),
         (": | $G serve-tree; exec <&-; exec sleep 600", "connection lost while sending"),
     ] {
         let output = remote(
