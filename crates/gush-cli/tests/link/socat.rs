@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::common::link::{Killed, Running, eventually};
 use crate::common::{bounded, file_of, gush, gush_as, skipped};
-use gush_test::Port;
+use gush_test::{Port, not_applicable};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
@@ -250,7 +250,7 @@ fn a_program_gets_a_signal_in_the_place_of_the_link() {
 fn clients_outlive_a_listener_that_a_signal_ends() {
     let dir = TempDir::new().unwrap();
     for (signal, code) in [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
-        for program in programs() {
+        for program in programs_as("1.8") {
             let mut command = Command::new(program[0]);
             command.args(&program[1..]).args(["-d", "-d", "UNIX-LISTEN:s,fork", "EXEC:cat"]);
             let link = Running::of({
@@ -358,9 +358,20 @@ impl Drop for Group {
 
 /// gush by the name of socat, and socat itself where it is installed.
 fn programs() -> Vec<Vec<&'static str>> {
+    programs_as("")
+}
+
+/// As [`programs`], for what socat does since `version`.
+fn programs_as(version: &str) -> Vec<Vec<&'static str>> {
     let mut programs = vec![vec![env!("CARGO_BIN_EXE_gush"), "socat"]];
     match Command::new("socat").arg("-V").output() {
-        Ok(_) => programs.push(vec!["socat"]),
+        Ok(said)
+            if String::from_utf8_lossy(&said.stdout)
+                .contains(&format!("socat version {version}")) =>
+        {
+            programs.push(vec!["socat"]);
+        }
+        Ok(_) => not_applicable(&format!("the socat to compare with is not of {version}")),
         Err(_) => skipped("no socat to compare with"),
     }
     programs
@@ -500,7 +511,7 @@ fn statistics_are_no_errors_and_name_each_direction_as_socat_does() {
 /// Scripts test it: socat's own word for a connection that a proxy or a TLS server refuses.
 #[test]
 fn a_refusal_of_a_server_that_is_there_has_the_exit_status_of_socat() {
-    for program in programs() {
+    for program in programs_as("1.8") {
         for (address, answer, code) in [
             ("SOCKS4:127.0.0.1:10.0.0.1:1,socksport=PORT", &b"\0\x5b\0\0\0\0\0\0"[..], 255),
             ("SOCKS4A:127.0.0.1:h:1,socksport=PORT", b"", 255),
