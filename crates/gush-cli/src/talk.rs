@@ -66,7 +66,7 @@ impl Talker {
     }
 
     /// Is the command called by the name of the GNU tool?
-    pub fn is_familiar(&self) -> bool {
+    pub fn is_gnu_name(&self) -> bool {
         self.familiar
     }
 

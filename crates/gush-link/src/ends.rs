@@ -10,7 +10,7 @@ use rustix::fs::{Dev, FileType};
 use tracing::info;
 
 use crate::address::Address;
-use crate::open::{self, End, How, Listener, OpenError, Opened, Origin};
+use crate::open::{self, End, Listener, OpenError, OpenOptions, Opened, Origin};
 use crate::record::Failure;
 use crate::session::Name;
 
@@ -18,7 +18,7 @@ use crate::session::Name;
 const NULL_DEVICE: Dev = 0x103;
 
 /// Opens an address that does not listen.
-pub(crate) async fn open_one(address: &Address, how: &How) -> Result<End, Failure> {
+pub(crate) async fn open_one(address: &Address, how: &OpenOptions) -> Result<End, Failure> {
     match open::open(address, how).await {
         Ok(Opened::One(end)) => Ok(end),
         Ok(Opened::Listener(_)) => Err(Failure::new(format!("{address}: it listens"), None)),
@@ -27,7 +27,7 @@ pub(crate) async fn open_one(address: &Address, how: &How) -> Result<End, Failur
 }
 
 /// Opens an address, and does the end's handshake.
-pub(crate) async fn open_ready(address: &Address, how: &How) -> Result<End, Failure> {
+pub(crate) async fn open_ready(address: &Address, how: &OpenOptions) -> Result<End, Failure> {
     let end = open_one(address, how).await?;
     // Most have none, and it is large.
     if !end.wants_handshake() {
@@ -37,7 +37,7 @@ pub(crate) async fn open_ready(address: &Address, how: &How) -> Result<End, Fail
 }
 
 /// Binds an address that listens.
-pub(crate) async fn listen(address: &Address, how: &How) -> Result<Listener, Failure> {
+pub(crate) async fn listen(address: &Address, how: &OpenOptions) -> Result<Listener, Failure> {
     match open::open(address, how).await {
         Ok(Opened::Listener(listener)) => {
             match listener.local() {
@@ -53,7 +53,7 @@ pub(crate) async fn listen(address: &Address, how: &How) -> Result<Listener, Fai
 }
 
 /// The first client of an address that listens for one.
-pub(crate) async fn open_for_one(address: &Address, how: &How) -> Result<End, Failure> {
+pub(crate) async fn open_for_one(address: &Address, how: &OpenOptions) -> Result<End, Failure> {
     let mut listener = listen(address, how).await?;
     accept(&mut listener).await
 }

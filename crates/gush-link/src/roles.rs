@@ -70,7 +70,8 @@ impl Roles {
         let each = self.opened_for_each();
         let called = [&self.first, &self.second].into_iter().filter(|address| address.calls());
         let opened_often = called.chain(each).flat_map(Address::parts);
-        let changes = |part: &&Address| !part.kind().row().is_program && is_changed(part.options());
+        let changes =
+            |part: &&Address| !part.kind().row().runs_program && is_changed(part.options());
         match opened_often.filter(|part| !part.kind().listens()).find(changes) {
             None => Ok(()),
             Some(part) => {
@@ -87,7 +88,7 @@ impl Roles {
         let parts: Vec<_> =
             [&self.first, &self.second].into_iter().filter(once).flat_map(Address::parts).collect();
         let becomes =
-            |part: &&Address| !part.kind().row().is_program && changes_user(part.options());
+            |part: &&Address| !part.kind().row().runs_program && changes_user(part.options());
         let locks = |part: &&&Address| {
             [Opt::LockFile, Opt::WaitLock].iter().any(|&option| part.options().has(option))
         };

@@ -18,7 +18,7 @@ use crate::address::{Address, Opt};
 use crate::connection;
 use crate::ends::{accept, listen, open_failure, open_one, open_ready};
 use crate::exporter;
-use crate::handover::{Event, FAILED, Handover, Metrics, Relays, Resumed, Standing};
+use crate::handover::{Event, FAILED, Handover, HandoverRole, Metrics, Relays, Resumed};
 use crate::ledger::Ledger;
 use crate::limits::Places;
 use crate::open::{Listener, Peer, Throttle, prepare, reaper};
@@ -365,7 +365,7 @@ async fn serve_all(
     let places = Arc::new(places);
     let mut standing = match handover {
         Some(handover) => handover.stand_by(&mut listener, &shared)?,
-        None => Standing::Apart,
+        None => HandoverRole::Apart,
     };
     let accepting = watch::Sender::new(match standing.accepts() {
         true => Accepting::Goes,
@@ -464,7 +464,7 @@ async fn serve_all(
         let _ = accepting.send(Accepting::Goes);
     };
     // What comes until the running link has noticed belongs to this process.
-    while let Standing::Taking(_) = standing {
+    while let HandoverRole::Taking(_) = standing {
         match standing.event().await {
             Event::Known(known) => known.place(|| seat(&listener, &mut workers)),
             Event::Taken(taken) => {

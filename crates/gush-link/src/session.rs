@@ -16,7 +16,7 @@ use crate::address::{Address, Opt, Target, quoted_path};
 use crate::ends;
 use crate::handover::Relays;
 use crate::ledger::Ledger;
-use crate::open::{End, How, Listener, Origin, Peer, Suppressed, Throttle};
+use crate::open::{End, Listener, OpenOptions, Origin, Peer, Suppressed, Throttle};
 use crate::record::{Ending, Failure};
 use crate::settings::Settings;
 use crate::shared_end::SharedEnd;
@@ -81,7 +81,7 @@ impl Other {
     }
 
     /// Opens the other end; without a `turn` the client takes one now.
-    pub(crate) async fn open(&self, how: &How, turn: Option<Turn>) -> Result<End, Failure> {
+    pub(crate) async fn open(&self, how: &OpenOptions, turn: Option<Turn>) -> Result<End, Failure> {
         let address = match self {
             Other::Listener(_, listener) => {
                 let turn = turn.unwrap_or_else(|| Turn::of(listener));

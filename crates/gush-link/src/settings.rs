@@ -12,7 +12,7 @@ use crate::address::options::SHAPES;
 use crate::address::{Address, Opt};
 use crate::ends;
 use crate::handover;
-use crate::open::{End, How, fits};
+use crate::open::{End, OpenOptions, fits};
 use crate::proxy::Version;
 use crate::record::{Failure, Record};
 use crate::roles::Roles;
@@ -207,8 +207,8 @@ impl Settings {
     }
 
     /// The directions in which the first or the second address is opened.
-    pub(crate) fn how(&self, first: bool) -> How {
-        let how = How::default().graceful(self.graceful);
+    pub(crate) fn how(&self, first: bool) -> OpenOptions {
+        let how = OpenOptions::default().graceful(self.graceful);
         match (self.one_way, first) {
             (false, _) => how,
             (true, true) => how.read_only(),

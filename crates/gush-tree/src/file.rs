@@ -78,7 +78,7 @@ impl Common<'_> {
         let prepared = match self.decide(&job, is_new, events)? {
             Decision::Copy(prepared) => prepared,
             Decision::Skip => return Ok(skipped(&job)),
-            Decision::KeepNewer(existing) => return self.keep_newer(&job, &existing, events),
+            Decision::Keep(existing) => return self.keep_newer(&job, &existing, events),
             Decision::Update(existing) => match self.keep(&job, &existing, true, events)? {
                 Some(done) => return Ok(done),
                 None => job.make_room(&existing, events)?,
@@ -139,7 +139,7 @@ impl Common<'_> {
         events: &mut dyn Events,
     ) -> Result<Decision, Error> {
         let decision = job.prepare(is_new, events)?;
-        if let (Decision::KeepNewer(there), true) = (&decision, self.keeps_apart) {
+        if let (Decision::Keep(there), true) = (&decision, self.keeps_apart) {
             // A file with several names is not written to.
             if !self.writers.claim_kept(there) && there.st_nlink == 1 {
                 return job.prepare(is_new, events);

@@ -27,8 +27,8 @@ pub(crate) enum Decision {
     Skip,
     /// The source is skipped because this target is newer or the same (`--update`): it counts as
     /// the source's copy.
-    KeepNewer(Stat),
-    /// As [`KeepNewer`](Self::KeepNewer), where this target lacks attributes of the source.
+    Keep(Stat),
+    /// As [`Keep`](Self::Keep), where this target lacks attributes of the source.
     Update(Stat),
 }
 
@@ -141,14 +141,14 @@ impl Job<'_> {
                 }
             }
         }
-        let stays = match standing(options, target.shown, existing, source_stat)? {
-            Standing::Skip => return Ok(Decision::Skip),
-            Standing::Keep => true,
-            Standing::Compare => self.has_same_bytes(existing)?,
-            Standing::Copy => false,
+        let stays = match overwrite_decision(options, target.shown, existing, source_stat)? {
+            OverwriteDecision::Skip => return Ok(Decision::Skip),
+            OverwriteDecision::Keep => true,
+            OverwriteDecision::Compare => self.has_same_bytes(existing)?,
+            OverwriteDecision::Copy => false,
         };
         match stays {
-            true if !self.lacks_attributes(existing)? => Ok(Decision::KeepNewer(*existing)),
+            true if !self.lacks_attributes(existing)? => Ok(Decision::Keep(*existing)),
             // The other names of a file show its attributes, too.
             true if existing.st_nlink == 1 || !(options.atomic || self.goes_first(existing)) => {
                 Ok(Decision::Update(*existing))
@@ -432,7 +432,7 @@ fn shown_sibling(target: &Place<'_>, name: &Path) -> PathBuf {
 /// What becomes of an entry whose name another file has in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Standing {
+pub enum OverwriteDecision {
     /// It is copied.
     Copy,
     /// The target stays. It does not count as a copy: another name of the source is copied.
@@ -444,26 +444,26 @@ pub enum Standing {
 }
 
 /// Decides by `--update` and by what both sides look like.
-pub(crate) fn standing(
+pub(crate) fn overwrite_decision(
     options: &CopyOptions,
     target: &Path,
     existing: &Stat,
     source: &Stat,
-) -> Result<Standing, Error> {
-    let keep_if = |is_kept| if is_kept { Standing::Keep } else { Standing::Copy };
+) -> Result<OverwriteDecision, Error> {
+    let keep_if = |is_kept| if is_kept { OverwriteDecision::Keep } else { OverwriteDecision::Copy };
     Ok(match options.update {
-        Update::All => Standing::Copy,
-        Update::None => Standing::Skip,
+        Update::All => OverwriteDecision::Copy,
+        Update::None => OverwriteDecision::Skip,
         Update::NoneFail => return Err(Error::refusal(target, "not replacing {}")),
         Update::Older => keep_if(!is_older(options, existing, source)),
         Update::Changed => {
             keep_if(is_alike(existing, source) && has_same_time(options, existing, source))
         }
         Update::Different => match kind(source) {
-            _ if !is_alike(existing, source) => Standing::Copy,
-            FileType::RegularFile | FileType::Symlink => Standing::Compare,
+            _ if !is_alike(existing, source) => OverwriteDecision::Copy,
+            FileType::RegularFile | FileType::Symlink => OverwriteDecision::Compare,
             // It has no bytes.
-            _ => Standing::Keep,
+            _ => OverwriteDecision::Keep,
         },
     })
 }

@@ -155,7 +155,7 @@ impl<'a> Reporter<'a> {
         let Some(errno) = error.io_error().and_then(Errno::from_io_error) else { return text };
         let is_denied = errno == Errno::ACCESS && error.hint().is_none();
         let remedy = match hint_for(Side::Target, errno) {
-            None if is_denied && !self.talker.is_familiar() => DENIED,
+            None if is_denied && !self.talker.is_gnu_name() => DENIED,
             Some(remedy) if error.hint().is_some_and(|hint| hint.ends_with(remedy)) => remedy,
             _ => return text,
         };

@@ -80,7 +80,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             talker.say("--monitor requires a command");
             return Status::MISUSE.into();
         }
-    } else if talker.is_familiar() || is_posix {
+    } else if talker.is_gnu_name() || is_posix {
         // As pv, and with POSIXLY_CORRECT, `--` only ends the options.
         options.files.append(&mut options.command);
     }

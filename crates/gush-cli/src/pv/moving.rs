@@ -45,7 +45,7 @@ pub struct Moving<'a> {
     /// The output's name in messages.
     pub output_name: String,
     /// Invoked as pv: messages are pv's.
-    pub is_familiar: bool,
+    pub is_gnu_name: bool,
 }
 
 /// Where the bytes go.
@@ -135,7 +135,7 @@ impl Moving<'_> {
             }
             Some(Err(error)) => {
                 let (name_given, name, why) = (name, shown(name), os_text(&error));
-                if self.is_familiar {
+                if self.is_gnu_name {
                     self.say(format_args!("failed to read file: {name}: {why}"));
                 } else {
                     let remedy = remedy(name_given.as_ref(), Doing::Other, &error);
@@ -397,7 +397,7 @@ impl Moving<'_> {
     }
 
     fn report_failed_write(&mut self, error: &MoveError) {
-        if self.is_familiar {
+        if self.is_gnu_name {
             return self.report_failure("write failed", error);
         }
         let what = format!("{}: write failed", self.output_name);
@@ -407,7 +407,7 @@ impl Moving<'_> {
     fn report_failure(&mut self, what: impl Display, error: &MoveError) {
         let cause = &error.cause;
         self.status.add(Status::TRANSFER);
-        if self.is_familiar {
+        if self.is_gnu_name {
             self.say(format_args!("{what}: {cause}"));
         } else {
             let hint = error.errno.and_then(|errno| hint_for(error.side, errno));

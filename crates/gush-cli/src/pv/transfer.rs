@@ -246,12 +246,12 @@ impl<'a> Session<'a> {
                 Some(name) => quote::if_needed(name.as_ref()).to_string(),
                 None => "standard output".to_owned(),
             },
-            is_familiar: self.talker.is_familiar(),
+            is_gnu_name: self.talker.is_gnu_name(),
         }
     }
 
     pub fn cannot_show(&self, errno: Errno) -> Status {
-        let remedy = gush_text::remedy(Doing::Other, errno).filter(|_| !self.talker.is_familiar());
+        let remedy = gush_text::remedy(Doing::Other, errno).filter(|_| !self.talker.is_gnu_name());
         let (why, remedy) = (errno_text(errno), in_brackets(remedy));
         failed(self.talker, Status::MISUSE, format_args!("cannot show progress: {why}{remedy}"))
     }
@@ -326,7 +326,7 @@ pub fn open_output(options: &PvArgs, talker: &Talker) -> Result<Output, Status> 
         (Some(name), false) => name,
         (None, false) if gush_process::was_closed(1) => {
             let what =
-                if talker.is_familiar() { "failed to stat output file" } else { "standard output" };
+                if talker.is_gnu_name() { "failed to stat output file" } else { "standard output" };
             let why = errno_text(Errno::BADF);
             return Err(fail(Status::UNOPENED, format!("{what}: {why}")));
         }
@@ -353,7 +353,7 @@ pub fn open_output(options: &PvArgs, talker: &Talker) -> Result<Output, Status> 
 /// The message for an output that cannot be opened; pv's when invoked as pv.
 pub fn unopened(talker: &Talker, name: &OsStr, error: &io::Error) -> String {
     let (name, why, path) = (shown(name), os_text(error), name.as_ref());
-    if talker.is_familiar() {
+    if talker.is_gnu_name() {
         return format!("{name}: {why}");
     }
     format!("{name}: open failed: {why}{}", in_brackets(remedy_to_store(path, error).as_deref()))

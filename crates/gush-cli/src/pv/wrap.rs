@@ -54,7 +54,7 @@ fn wrapped(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
         Ok(child) => child,
         Err(error) => {
             let path = options.command[0].as_ref();
-            let remedy = match talker.is_familiar() {
+            let remedy = match talker.is_gnu_name() {
                 true => String::new(),
                 false => in_brackets(remedy(path, Doing::Starting, &error)),
             };

@@ -129,7 +129,7 @@ fn alternatives(text: &str) -> Result<Vec<Range<usize>>, Fault> {
     let mut start = 0;
     for at in find_all(text, "|")? {
         let word = text[start..at].split(':').next().unwrap_or_default();
-        if keyword(word).is_some_and(|(kind, _)| kind.row().is_program) {
+        if keyword(word).is_some_and(|(kind, _)| kind.row().runs_program) {
             break;
         }
         pieces.push(start..at);
@@ -154,7 +154,7 @@ fn joined(
         }
     };
     let mut part = |piece: Range<usize>, may_be_program: bool| {
-        let fits = |kind: Kind| !kind.listens() && (may_be_program || !kind.row().is_program);
+        let fits = |kind: Kind| !kind.listens() && (may_be_program || !kind.row().runs_program);
         let address = within(text, &piece, kind_seen, |text, seen| parse(text, seen, &fits))?;
         match address.kind().listens() {
             true => fault(piece, "clients come to it, both to read and to write"),
@@ -162,8 +162,8 @@ fn joined(
         }
     };
     let read = part(0..at, true)?;
-    let written = part(at + 2..text.len(), !read.kind().row().is_program)?;
-    if read.kind().row().is_program && written.kind().row().is_program {
+    let written = part(at + 2..text.len(), !read.kind().row().runs_program)?;
+    if read.kind().row().runs_program && written.kind().row().runs_program {
         return fault(at + 2..text.len(), "one of the two may be a program, not both");
     }
     let target = Target::Joined(Box::new([read, written]));

@@ -78,7 +78,7 @@ impl Connection<'_> {
         client: &End,
     ) -> Result<Box<End>, ConnectionResult> {
         let mut how = self.shared.settings.how(self.shared.flipped);
-        if self.shared.other.address().kind().row().is_program {
+        if self.shared.other.address().kind().row().runs_program {
             let local = header.destination.clone().or_else(|| client.local());
             how = how.serving(header.source.as_ref().unwrap_or(&client.peer), local.as_ref());
             let is_mapped = self.shared.is_ipv6 && !self.shared.settings.accept_proxy;

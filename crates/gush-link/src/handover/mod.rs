@@ -160,7 +160,7 @@ impl Handover {
         self,
         listener: &mut Listener,
         shared: &Arc<Shared>,
-    ) -> Result<Standing, Failure> {
+    ) -> Result<HandoverRole, Failure> {
         let Self { path, hello, taking, metrics } = self;
         let Some(taking) = taking else {
             let (door, name) = open::private_listener(&path).map_err(|error| {
@@ -168,16 +168,16 @@ impl Handover {
             })?;
             let clients = listener.descriptor().map_err(|error| failure(&path, error))?;
             let giver = Giver::new(door, name, clients, metrics, hello, shared);
-            return Ok(Standing::Giving(giver));
+            return Ok(HandoverRole::Giving(giver));
         };
         let name = open::keep_name(&path).map_err(|error| failure(&path, error))?;
         let (door, events) = taking.take(shared);
-        Ok(Standing::Taking(Incoming { path, hello, metrics, door, name, events }))
+        Ok(HandoverRole::Taking(Incoming { path, hello, metrics, door, name, events }))
     }
 }
 
 /// The part of a serving link in handovers.
-pub(crate) enum Standing {
+pub(crate) enum HandoverRole {
     /// In none.
     Apart,
     /// The running link gives its connections to this one.
@@ -204,7 +204,7 @@ pub(crate) enum Event {
     Asked(Taker),
 }
 
-impl Standing {
+impl HandoverRole {
     /// Does this process accept clients?
     pub fn accepts(&self) -> bool {
         !matches!(self, Self::Taking(_))

@@ -17,7 +17,8 @@ use crate::address::{
 };
 use crate::open::proxied::{self, Protocol};
 use crate::open::{
-    How, OpenError, Opened, child, compound, connect, datagrams, file, inherit, listen, pty, vsock,
+    OpenError, OpenOptions, Opened, child, compound, connect, datagrams, file, inherit, listen,
+    pty, vsock,
 };
 #[cfg(feature = "tls")]
 use crate::tls;
@@ -45,7 +46,7 @@ pub(crate) struct Row {
     /// Is `bind=` the name of a Unix socket?
     pub is_unix: bool,
     /// May the kind start a program, whose environment names the client?
-    pub is_program: bool,
+    pub runs_program: bool,
     /// How many descriptors a link holds for one end.
     pub descriptors: u64,
 }
@@ -66,7 +67,7 @@ impl Row {
         datagram_bytes: usize::MAX,
         only_receives: false,
         is_unix: false,
-        is_program: false,
+        runs_program: false,
         descriptors: 1,
     };
 }
@@ -168,7 +169,7 @@ macro_rules! kinds {
             pub(crate) async fn open(
                 &self,
                 given: &Options,
-                wanted: &How,
+                wanted: &OpenOptions,
             ) -> Result<Opened, OpenError> {
                 match self {
                     $($(#[cfg($when)])? Self::$kind($read) => {
@@ -249,12 +250,12 @@ kinds! {
     Exec(Command) "exec:COMMAND", "a program, with arguments split as by a shell";
         keywords [Plain ["exec"]];
         options [IDENTITY, PROGRAM],
-        is_program: true, descriptors: 2;
+        runs_program: true, descriptors: 2;
         opens One |command, options, how| child::exec(&command.words(), options, how)?;
     Shell(Command) "shell:COMMAND", "a command line for /bin/sh";
         keywords [Plain ["shell", "system"]];
         options [IDENTITY, PROGRAM],
-        is_program: true, descriptors: 2;
+        runs_program: true, descriptors: 2;
         opens One |command, options, how| child::shell(&command.line(), options, how)?;
     Tcp(Remote) "tcp:HOST:PORT", "connect; write an IPv6 address in brackets";
         keywords [Plain ["tcp", "tcp-connect"], V4 ["tcp4", "tcp4-connect"],
@@ -386,12 +387,12 @@ kinds! {
     Joined(Box<[Address; 2]>) "ADDR!!ADDR", "read from the first address and write to the second";
         keywords [];
         options [],
-        is_program: true;
+        runs_program: true;
         opens One |parts, _, how| compound::joined(parts, how).await?;
     FirstOf(Vec<Address>) "ADDR|ADDR...", "the first of these that can be opened, in this order, for each client";
         keywords [];
         options [],
-        is_program: true;
+        runs_program: true;
         opens One |parts, _, how| compound::first_of(parts, how).await?;
     Zero(Nothing) "zero:", "endless zeros; discards what is written";
         keywords [Plain ["zero"]];

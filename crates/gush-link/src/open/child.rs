@@ -21,11 +21,15 @@ use tokio::io::Interest;
 use super::error::{OpenError, Step};
 use super::passed::Passed;
 use super::reaper::{self, Reach};
-use super::{End, Given, How, Peer, environment, identity, pty};
+use super::{End, Given, OpenOptions, Peer, environment, identity, pty};
 use crate::address::{Opt, Options};
 use crate::watch::watch;
 
-pub(crate) fn exec(words: &[String], options: &Options, how: &How) -> Result<End, OpenError> {
+pub(crate) fn exec(
+    words: &[String],
+    options: &Options,
+    how: &OpenOptions,
+) -> Result<End, OpenError> {
     let Some((name, arguments)) = words.split_first() else {
         return Err(OpenError::said("start", "a command is missing"));
     };
@@ -34,7 +38,7 @@ pub(crate) fn exec(words: &[String], options: &Options, how: &How) -> Result<End
     start(command, name, options, how, Reach::Asked)
 }
 
-pub(crate) fn shell(line: &str, options: &Options, how: &How) -> Result<End, OpenError> {
+pub(crate) fn shell(line: &str, options: &Options, how: &OpenOptions) -> Result<End, OpenError> {
     let mut command = Command::new("/bin/sh");
     // The name that system(3) gives it, which begins the messages of the shell.
     command.arg0("sh").arg("-c").arg(line);
@@ -46,7 +50,7 @@ fn start(
     mut command: Command,
     name: &str,
     options: &Options,
-    how: &How,
+    how: &OpenOptions,
     spared: fn(Pid) -> Reach,
 ) -> Result<End, OpenError> {
     const STEP: &str = "make a connection to the program";
@@ -148,7 +152,7 @@ fn start(
 }
 
 /// The descriptors of the program, where they are not the usual ones.
-pub(super) fn numbers(options: &Options, how: &How) -> Result<[Option<u32>; 2], OpenError> {
+pub(super) fn numbers(options: &Options, how: &OpenOptions) -> Result<[Option<u32>; 2], OpenError> {
     let numbers = [options.count(Opt::InputNumber), options.count(Opt::OutputNumber)];
     if numbers[0].is_some() && !how.writes() || numbers[1].is_some() && !how.reads() {
         let why = "fdin or fdout names a descriptor for bytes that go the other way";
@@ -195,7 +199,7 @@ fn socket() -> io::Result<Ends> {
 }
 
 /// With one direction only, the program inherits our standard input or output for the other.
-fn pipes(how: &How) -> io::Result<Ends> {
+fn pipes(how: &OpenOptions) -> io::Result<Ends> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC);
     let to = how.writes().then(pipe).transpose()?;
     let from = how.reads().then(pipe).transpose()?;
@@ -216,7 +220,7 @@ fn pipes(how: &How) -> io::Result<Ends> {
 }
 
 /// The descriptors of the other address, which nothing relays.
-fn streams(how: &How) -> io::Result<Ends> {
+fn streams(how: &OpenOptions) -> io::Result<Ends> {
     let copy = |at: usize, is_used| {
         how.streams[at].as_ref().filter(|_| is_used).map(Given::copy).transpose()
     };
@@ -231,7 +235,7 @@ fn streams(how: &How) -> io::Result<Ends> {
 }
 
 /// As by [`pipes`], a direction that is not used is inherited.
-fn terminal(options: &Options, how: &How) -> io::Result<Ends> {
+fn terminal(options: &Options, how: &OpenOptions) -> io::Result<Ends> {
     let ours = pty::master(options, window())?;
     let theirs = pty::slave(&ours)?;
     let used = |is_used: bool| is_used.then(|| theirs.try_clone()).transpose();

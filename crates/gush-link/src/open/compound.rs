@@ -3,10 +3,10 @@
 
 use gush_net::Conduit;
 
-use super::{End, How, OpenError, Peer, open_one};
+use super::{End, OpenError, OpenOptions, Peer, open_one};
 use crate::address::{Address, Options};
 
-pub(crate) async fn joined(parts: &[Address; 2], how: &How) -> Result<End, OpenError> {
+pub(crate) async fn joined(parts: &[Address; 2], how: &OpenOptions) -> Result<End, OpenError> {
     let [read, written] = parts;
     let source = match (how.reads(), how.writes()) {
         // The PROXY header goes to the part that gets the client's bytes.
@@ -48,7 +48,7 @@ impl Drop for ResetOnDrop {
     }
 }
 
-pub(crate) async fn first_of(parts: &[Address], how: &How) -> Result<End, OpenError> {
+pub(crate) async fn first_of(parts: &[Address], how: &OpenOptions) -> Result<End, OpenError> {
     let mut failures: Vec<OpenError> = Vec::new();
     for address in parts {
         match open_one(address, how).await {

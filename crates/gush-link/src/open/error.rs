@@ -10,8 +10,8 @@ use gush_text::{Doing, os_text};
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// use gush_link::open::{How, open};
-/// let error = open(&"file:/no/such/file".parse().unwrap(), &How::default()).await.unwrap_err();
+/// use gush_link::open::{OpenOptions, open};
+/// let error = open(&"file:/no/such/file".parse().unwrap(), &OpenOptions::default()).await.unwrap_err();
 /// assert_eq!(error.to_string(), "file:/no/such/file: open: No such file or directory");
 /// assert!(error.hint().unwrap().contains("create"));
 /// # }

@@ -20,7 +20,7 @@ use super::error::{OpenError, Step};
 use super::keeper::Made;
 use super::permissions::{Permissions, file_mode};
 use super::publish::has_last_part;
-use super::{End, How, Peer, connect, inherit};
+use super::{End, OpenOptions, Peer, connect, inherit};
 use crate::address::options::TERMINAL;
 use crate::address::{Opt, Options, UnixName};
 use crate::watch::watch;
@@ -31,7 +31,11 @@ const NO_BYTES: &str = "a directory has no bytes to move: name a file in it";
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens any kind of file: connects to a socket, appends to a file, creates a missing one.
-pub(crate) async fn path(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+pub(crate) async fn path(
+    path: &Path,
+    options: &Options,
+    how: &OpenOptions,
+) -> Result<End, OpenError> {
     let kind = kind(path)?;
     refuse_own_socket(path, kind)?;
     if kind.is_some_and(|kind| kind.is_socket()) {
@@ -54,11 +58,15 @@ pub(crate) async fn path(path: &Path, options: &Options, how: &How) -> Result<En
     open(path, kind, flags, options, how).await
 }
 
-pub(crate) async fn file(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+pub(crate) async fn file(
+    path: &Path,
+    options: &Options,
+    how: &OpenOptions,
+) -> Result<End, OpenError> {
     open(path, kind(path)?, OFlags::empty(), options, how).await
 }
 
-pub(crate) fn device(path: &str, how: &How) -> Result<End, OpenError> {
+pub(crate) fn device(path: &str, how: &OpenOptions) -> Result<End, OpenError> {
     let flags = access(&Options::default(), how) | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).step("open")?;
     end(fd, path, &Options::default(), how)
@@ -67,7 +75,7 @@ pub(crate) fn device(path: &str, how: &How) -> Result<End, OpenError> {
 pub(crate) async fn pipe(
     path: Option<&Path>,
     options: &Options,
-    how: &How,
+    how: &OpenOptions,
 ) -> Result<End, OpenError> {
     let Some(path) = path else {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
@@ -87,7 +95,7 @@ pub(crate) async fn pipe(
     Ok(end)
 }
 
-pub(crate) fn socket_pair(how: &How) -> Result<End, OpenError> {
+pub(crate) fn socket_pair(how: &OpenOptions) -> Result<End, OpenError> {
     // Unlike SOCK_DGRAM, its data has an end.
     let (read, write) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -149,7 +157,7 @@ fn refuse_own_socket(path: &Path, kind: Option<FileType>) -> Result<(), OpenErro
     }
 }
 
-fn access(options: &Options, how: &How) -> OFlags {
+fn access(options: &Options, how: &OpenOptions) -> OFlags {
     if options.is_on(Opt::ReadWrite) {
         OFlags::RDWR
     } else if options.is_on(Opt::ReadOnly) {
@@ -170,7 +178,7 @@ async fn open(
     kind: Option<FileType>,
     flags: OFlags,
     options: &Options,
-    how: &How,
+    how: &OpenOptions,
 ) -> Result<End, OpenError> {
     if kind.is_some_and(|kind| kind.is_fifo()) {
         return fifo(path, options, how).await;
@@ -213,7 +221,7 @@ async fn open(
 }
 
 /// The flags of open(2) that the options of the address set.
-pub(super) fn flags(options: &Options, how: &How) -> Result<OFlags, OpenError> {
+pub(super) fn flags(options: &Options, how: &OpenOptions) -> Result<OFlags, OpenError> {
     let access = access(options, how);
     how.fits(access != OFlags::WRONLY, access != OFlags::RDONLY)?;
     let mut flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -340,7 +348,7 @@ fn names_terminal(path: &Path, options: &Options) -> bool {
 }
 
 /// Waits for the other side without blocking other connections, as open(2) would (fifo(7)).
-async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+async fn fifo(path: &Path, options: &Options, how: &OpenOptions) -> Result<End, OpenError> {
     let access = access(options, how);
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mut pause = Duration::from_millis(1);
@@ -389,7 +397,7 @@ async fn writer(fifo: &OwnedFd) -> io::Result<()> {
     }
 }
 
-fn end(fd: OwnedFd, name: &str, options: &Options, how: &How) -> Result<End, OpenError> {
+fn end(fd: OwnedFd, name: &str, options: &Options, how: &OpenOptions) -> Result<End, OpenError> {
     let fails_late = how.is_graceful() && !how.is_one_way() && options.is_on(Opt::ReadOnly);
     let conduit = match fails_late {
         // The first byte for it is an EBADF: without one, the file is read in peace.

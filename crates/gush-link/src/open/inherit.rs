@@ -5,14 +5,14 @@ use std::os::fd::OwnedFd;
 use gush_net::Conduit;
 
 use super::error::{OpenError, Step};
-use super::{End, How, Origin, Peer};
+use super::{End, OpenOptions, Origin, Peer};
 use crate::address::{Inherited, Options, Standard};
 
 /// The first descriptor that a service manager hands over (sd_listen_fds(3)).
 const FIRST: i32 = 3;
 
 /// Is standard input read, and is standard output written?
-pub(super) fn directions(which: Standard, how: &How) -> Result<(bool, bool), OpenError> {
+pub(super) fn directions(which: Standard, how: &OpenOptions) -> Result<(bool, bool), OpenError> {
     let reads = how.reads() && which != Standard::Output;
     let writes = how.writes() && which != Standard::Input;
     if reads || writes {
@@ -25,7 +25,11 @@ pub(super) fn directions(which: Standard, how: &How) -> Result<(bool, bool), Ope
     Err(OpenError::said("open", why))
 }
 
-pub(crate) fn stdio(which: Standard, options: &Options, how: &How) -> Result<End, OpenError> {
+pub(crate) fn stdio(
+    which: Standard,
+    options: &Options,
+    how: &OpenOptions,
+) -> Result<End, OpenError> {
     let (reads, writes) = directions(which, how)?;
     let conduit = match (reads, writes) {
         // O_NONBLOCK would be set for all processes that share the terminal.
@@ -84,7 +88,11 @@ pub(crate) fn give_up_standard(origin: Origin) -> Result<(), OpenError> {
     Ok(())
 }
 
-pub(crate) fn numbered(number: i32, options: &Options, how: &How) -> Result<End, OpenError> {
+pub(crate) fn numbered(
+    number: i32,
+    options: &Options,
+    how: &OpenOptions,
+) -> Result<End, OpenError> {
     let standard = match number {
         0 => Some(standard(0)),
         1 => Some(standard(1)),

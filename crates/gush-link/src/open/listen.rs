@@ -19,7 +19,7 @@ use super::listener::Listener;
 use super::permissions::Permissions;
 use super::publish::{self, Hidden};
 use super::resolve::{Name, resolve};
-use super::{How, Peer, datagrams, holder, inherit, multicast, sockopts};
+use super::{OpenOptions, Peer, datagrams, holder, inherit, multicast, sockopts};
 use crate::address::{Family, Inherited, Local, Opt, Options, UnixName};
 
 /// The kernel caps it at net.core.somaxconn (listen(2)).
@@ -28,7 +28,7 @@ pub(super) const BACKLOG: u32 = 4096;
 pub(crate) async fn tcp(
     local: &Local,
     options: &Options,
-    how: &How,
+    how: &OpenOptions,
 ) -> Result<Listener, OpenError> {
     if let Some(fd) = how.listener()? {
         return Listener::new(fd, options, None);
@@ -45,7 +45,7 @@ pub(crate) async fn udp(local: &Local, options: &Options) -> Result<Listener, Op
 pub(crate) async fn unix(
     name: &UnixName,
     options: &Options,
-    how: &How,
+    how: &OpenOptions,
 ) -> Result<Listener, OpenError> {
     if let Some(fd) = how.listener()? {
         let UnixName::Path(path) = name else { return Listener::new(fd, options, None) };

@@ -5,9 +5,9 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use gush_link::open::{How, Opened, Peer, open};
+//! use gush_link::open::{OpenOptions, Opened, Peer, open};
 //!
-//! let how = How::default();
+//! let how = OpenOptions::default();
 //! let Opened::Listener(mut listener) = open(&"tcp-listen:127.0.0.1:0".parse()?, &how).await? else { panic!() };
 //! let Peer::Ip(address) = listener.local()? else { panic!() };
 //!
@@ -94,12 +94,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The purpose that an end is opened for.
 ///
 /// ```
-/// use gush_link::open::How;
-/// let how = How::default().read_only().once();
+/// use gush_link::open::OpenOptions;
+/// let how = OpenOptions::default().read_only().once();
 /// assert!(how.reads() && !how.writes());
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct How {
+pub struct OpenOptions {
     unread: bool,
     unwritten: bool,
     once: bool,
@@ -141,7 +141,7 @@ struct Client {
     facts: Vec<Fact>,
 }
 
-impl How {
+impl OpenOptions {
     /// The end will only be read; nothing will be written there.
     #[must_use]
     pub fn read_only(self) -> Self {
@@ -452,8 +452,8 @@ impl End {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_link::open::{How, Opened, open};
-    /// let Opened::One(end) = open(&"null:".parse()?, &How::default()).await? else { panic!() };
+    /// use gush_link::open::{OpenOptions, Opened, open};
+    /// let Opened::One(end) = open(&"null:".parse()?, &OpenOptions::default()).await? else { panic!() };
     /// assert!(!end.wants_handshake());
     /// let end = end.shaken().await?;
     /// assert!(end.conduit.writes());
@@ -509,7 +509,7 @@ impl Opened {
 ///
 /// # Errors
 /// [`OpenError`], with the failure and the remedy.
-pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
+pub async fn open(address: &Address, how: &OpenOptions) -> Result<Opened, OpenError> {
     let locked = lockfile::taken(address.options()).await;
     let lock_file = locked.map_err(|error| error.at(address.target()))?;
     if address.calls() {
@@ -519,7 +519,7 @@ pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
     loop {
         match attempt(address, how).await {
             Ok(opened) => {
-                if !address.kind().row().is_program {
+                if !address.kind().row().runs_program {
                     let become_it = identity::assume(address.options());
                     become_it.map_err(|error| error.at(address.target()))?;
                 }
@@ -564,7 +564,7 @@ impl Retries {
 /// In a box, because one address is a part of another.
 pub(crate) fn open_one<'a>(
     address: &'a Address,
-    how: &'a How,
+    how: &'a OpenOptions,
 ) -> Pin<Box<dyn Future<Output = Result<End, OpenError>> + Send + 'a>> {
     // Boxed, because an address may have parts, and a future cannot contain itself.
     Box::pin(async move {
@@ -590,7 +590,7 @@ pub(crate) fn open_one<'a>(
     })
 }
 
-async fn attempt(address: &Address, how: &How) -> Result<Opened, OpenError> {
+async fn attempt(address: &Address, how: &OpenOptions) -> Result<Opened, OpenError> {
     let target = address.target();
     let mut opened = target.open(address.options(), how).await?;
     if let Opened::One(end) = &mut opened {

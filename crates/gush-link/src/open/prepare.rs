@@ -5,15 +5,15 @@ use std::path::Path;
 
 use super::error::OpenError;
 use super::permissions::Permissions;
-use super::{How, child, file, identity, inherit, netns, proxied};
+use super::{OpenOptions, child, file, identity, inherit, netns, proxied};
 use crate::address::{Address, Opt, Options, Target};
 #[cfg(feature = "tls")]
 use crate::tls;
 
-type Step = fn(&Target, &Options, &How) -> Result<(), OpenError>;
+type Step = fn(&Target, &Options, &OpenOptions) -> Result<(), OpenError>;
 
 /// Refuses what no file and no peer could make right.
-pub(crate) fn fits(address: &Address, how: &How) -> Result<(), OpenError> {
+pub(crate) fn fits(address: &Address, how: &OpenOptions) -> Result<(), OpenError> {
     each(address, how, |target, options, how| match target {
         Target::Stdio(which) => inherit::directions(*which, how).map(drop),
         Target::Path(_) | Target::File(_) | Target::Pipe(Some(_)) => {
@@ -25,7 +25,7 @@ pub(crate) fn fits(address: &Address, how: &How) -> Result<(), OpenError> {
 }
 
 /// Reads the files that options name, and looks users and namespaces up.
-pub(crate) fn prepare(address: &Address, how: &How) -> Result<(), OpenError> {
+pub(crate) fn prepare(address: &Address, how: &OpenOptions) -> Result<(), OpenError> {
     each(address, how, |target, options, #[cfg_attr(not(feature = "tls"), allow(unused))] how| {
         Permissions::of_file(options)?;
         identity::named(options)?;
@@ -52,7 +52,7 @@ pub(crate) fn prepare(address: &Address, how: &How) -> Result<(), OpenError> {
 }
 
 /// A step for the address, or for each part that is opened. Of `A|B` one part is enough.
-fn each(address: &Address, how: &How, step: Step) -> Result<(), OpenError> {
+fn each(address: &Address, how: &OpenOptions, step: Step) -> Result<(), OpenError> {
     match address.target() {
         Target::Joined(parts) => {
             let [read, written] = &**parts;

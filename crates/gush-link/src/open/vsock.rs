@@ -10,7 +10,7 @@ use super::connect::{CONNECT_LIMIT, connected};
 use super::error::OpenError;
 use super::listen::BACKLOG;
 use super::listener::Listener;
-use super::{End, How, Peer};
+use super::{End, OpenOptions, Peer};
 use crate::address::{Opt, Options, Vsock};
 
 fn socket() -> io::Result<Socket> {
@@ -54,7 +54,11 @@ pub(crate) async fn connect(place: Vsock, options: &Options) -> Result<End, Open
     Ok(End::new(Conduit::of_stream_socket(fd), name(place)))
 }
 
-pub(crate) fn listen(place: Vsock, options: &Options, how: &How) -> Result<Listener, OpenError> {
+pub(crate) fn listen(
+    place: Vsock,
+    options: &Options,
+    how: &OpenOptions,
+) -> Result<Listener, OpenError> {
     if let Some(fd) = how.listener()? {
         return Ok(Listener::new(fd, options, None)?.known_as(name(place)));
     }

@@ -22,7 +22,7 @@ use super::pinned::public_key;
 use super::verify::{Clients, Name, Verifier, Wanted};
 use super::{Role, Tls};
 use crate::address::{Opt, Options, Remote};
-use crate::open::{How, OpenError};
+use crate::open::{OpenError, OpenOptions};
 
 const STEP: &str = "set up TLS";
 
@@ -112,13 +112,13 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
 }
 
 /// The side that accepts.
-pub(crate) fn server(options: &Options, how: &How) -> Result<Tls, OpenError> {
+pub(crate) fn server(options: &Options, how: &OpenOptions) -> Result<Tls, OpenError> {
     let (with, how) = (options.clone(), how.clone());
     let fresh = Fresh::of(files(options), move || read_server(&with, &how))?;
     Ok(Tls::new(Role::Server(fresh), options))
 }
 
-fn read_server(options: &Options, how: &How) -> Result<Arc<ServerConfig>, OpenError> {
+fn read_server(options: &Options, how: &OpenOptions) -> Result<Arc<ServerConfig>, OpenError> {
     let Some(own) = certified(options)? else {
         return Err(OpenError::said(STEP, "a server needs a certificate").hinted(
             "cert=FILE,key=FILE names one; gush link --make-cert PREFIX makes one for a first try",

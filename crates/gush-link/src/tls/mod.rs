@@ -29,7 +29,7 @@ pub use pair::{Pair, PairError};
 pub(crate) use variables::variables;
 
 use crate::address::{Local, Opt, Options, Remote};
-use crate::open::{End, How, Listener, OpenError, connect, listen};
+use crate::open::{End, Listener, OpenError, OpenOptions, connect, listen};
 
 /// The limit on a handshake, unless `handshake-timeout=` sets another.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub(crate) async fn connect(remote: &Remote, options: &Options) -> Result<End, O
 pub(crate) async fn listen(
     local: &Local,
     options: &Options,
-    how: &How,
+    how: &OpenOptions,
 ) -> Result<Listener, OpenError> {
     let handshake = server(options, how)?;
     let listener = listen::tcp(local, options, how).await?;

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::open_common::{one, one_as, run, talk};
-use gush_link::open::{End, How, OpenError};
+use gush_link::open::{End, OpenError, OpenOptions};
 use gush_net::{Conduit, Relay, RelayOptions};
 
 /// Writes `text` to the address, one way.
 async fn write(address: &str, text: &str) -> Result<(), OpenError> {
-    let mut end = one_as(address, How::default().write_only()).await?;
+    let mut end = one_as(address, OpenOptions::default().write_only()).await?;
     let (read, write) = std::io::pipe().unwrap();
     (&write).write_all(text.as_bytes()).unwrap();
     drop(write);
@@ -23,7 +23,7 @@ async fn write(address: &str, text: &str) -> Result<(), OpenError> {
 
 /// All that the address gives, one way.
 async fn read(address: &str) -> Result<String, OpenError> {
-    Ok(drain(one_as(address, How::default().read_only()).await?).await)
+    Ok(drain(one_as(address, OpenOptions::default().read_only()).await?).await)
 }
 
 async fn drain(mut end: End) -> String {
@@ -128,9 +128,10 @@ fn what_cannot_be_opened_says_what_to_do() {
     run(async {
         let error = one("/tmp").await.unwrap_err();
         assert!(error.hint().unwrap().contains("a directory has no bytes"), "{error}");
-        let error = one_as("file:/dev/null,wronly", How::default().read_only()).await.unwrap_err();
+        let error =
+            one_as("file:/dev/null,wronly", OpenOptions::default().read_only()).await.unwrap_err();
         assert!(error.to_string().contains("it can only be written"), "{error}");
-        let error = one_as("stdin", How::default().write_only()).await.unwrap_err();
+        let error = one_as("stdin", OpenOptions::default().write_only()).await.unwrap_err();
         assert!(error.to_string().contains("standard input cannot be written"), "{error}");
         let error = one("fd:999").await.unwrap_err();
         assert!(error.to_string().contains("take descriptor 999: Bad file descriptor"), "{error}");
@@ -172,10 +173,10 @@ fn an_inherited_descriptor_is_read_and_taken_once() {
 fn in_a_child_it_is_read_and_taken_once() {
     use std::os::fd::AsRawFd;
     run(async {
-        let again = one_as("fd:7", How::default().read_only()).await.unwrap();
+        let again = one_as("fd:7", OpenOptions::default().read_only()).await.unwrap();
         assert_ne!(again.conduit.read_fd().unwrap().as_raw_fd(), 7);
         assert_eq!(drain(again).await, "passed on");
-        let taken = one_as("7", How::default().read_only().once()).await.unwrap();
+        let taken = one_as("7", OpenOptions::default().read_only().once()).await.unwrap();
         assert_eq!(taken.conduit.read_fd().unwrap().as_raw_fd(), 7);
         drop(taken);
         assert!(one("fd:7").await.is_err());
@@ -185,7 +186,7 @@ fn in_a_child_it_is_read_and_taken_once() {
 #[test]
 fn zero_and_null_are_devices() {
     run(async {
-        let zero = one_as("zero:", How::default().read_only()).await.unwrap();
+        let zero = one_as("zero:", OpenOptions::default().read_only()).await.unwrap();
         let mut bytes = [9; 16];
         rustix::io::read(zero.conduit.read_fd().unwrap(), &mut bytes).unwrap();
         assert_eq!(bytes, [0; 16]);
@@ -208,7 +209,8 @@ fn a_fifo_is_made_waited_at_and_removed() {
     let path = dir.path().join("fifo");
     let text = format!("pipe:{},mode=622", path.display());
     run(async {
-        let opening = tokio::spawn(async move { one_as(&text, How::default().read_only()).await });
+        let opening =
+            tokio::spawn(async move { one_as(&text, OpenOptions::default().read_only()).await });
         while !path.exists() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -290,7 +292,7 @@ fn a_mistyped_path_is_made_only_where_it_is_only_written() {
         let refused = format!("{},create=0", path.display());
         write(&refused, "").await.unwrap_err();
         // A file that is only read is not made by itself: it would be empty.
-        one_as(&path.display().to_string(), How::default().read_only()).await.unwrap_err();
+        one_as(&path.display().to_string(), OpenOptions::default().read_only()).await.unwrap_err();
         assert!(!path.exists());
         one(&format!("{},create", path.display())).await.unwrap();
         assert!(path.exists());

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use crate::open_common::{one, one_as, run, talk, until};
-use gush_link::open::How;
+use gush_link::open::OpenOptions;
 
 /// Runs a program to its end, and answers everything said.
 fn said(address: &str, input: &[u8]) -> String {
@@ -83,12 +83,12 @@ fn a_program_starts_where_and_as_what_it_is_asked_to() {
 fn in_one_direction_the_other_is_the_programs_own() {
     run(async {
         // Its standard input is empty: it does not wait.
-        let mut end = one_as("exec:cat", How::default().read_only()).await.unwrap();
+        let mut end = one_as("exec:cat", OpenOptions::default().read_only()).await.unwrap();
         assert_eq!(end.keeper.finished().await.unwrap().unwrap().code(), Some(0));
         assert!(end.conduit.reads() && !end.conduit.writes());
         let dir = tempfile::tempdir().unwrap();
         let text = format!("shell:'cat > out',cwd={}", dir.path().display());
-        let mut end = one_as(&text, How::default().write_only()).await.unwrap();
+        let mut end = one_as(&text, OpenOptions::default().write_only()).await.unwrap();
         rustix::io::write(end.conduit.write_fd().unwrap(), b"kept").unwrap();
         end.conduit.finish().unwrap();
         assert_eq!(end.keeper.finished().await.unwrap().unwrap().code(), Some(0));

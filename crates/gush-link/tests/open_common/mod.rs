@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use gush_link::address::Address;
-use gush_link::open::{End, How, Listener, OpenError, Opened, Peer, open};
+use gush_link::open::{End, Listener, OpenError, OpenOptions, Opened, Peer, open};
 use gush_net::{Conduit, Relay, RelayOptions};
 pub use gush_test::{not_applicable, skipped};
 
@@ -25,7 +25,7 @@ pub fn address(text: &str) -> Address {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-pub async fn one_as(text: &str, how: How) -> Result<End, OpenError> {
+pub async fn one_as(text: &str, how: OpenOptions) -> Result<End, OpenError> {
     match open(&address(text), &how).await? {
         Opened::One(end) => Ok(end),
         Opened::Listener(_) => panic!("{text} listens"),
@@ -33,11 +33,11 @@ pub async fn one_as(text: &str, how: How) -> Result<End, OpenError> {
 }
 
 pub async fn one(text: &str) -> Result<End, OpenError> {
-    one_as(text, How::default()).await
+    one_as(text, OpenOptions::default()).await
 }
 
 pub async fn listener(text: &str) -> Result<Listener, OpenError> {
-    match open(&address(text), &How::default()).await? {
+    match open(&address(text), &OpenOptions::default()).await? {
         Opened::Listener(listener) => Ok(listener),
         Opened::One(_) => panic!("{text} does not listen"),
     }

@@ -14,7 +14,7 @@ use crate::file::pin;
 use crate::metadata::kept::Updated;
 use crate::metadata::{Handle, Transfer};
 use crate::options::CopyOptions;
-use crate::overwriting::{Standing, standing};
+use crate::overwriting::{OverwriteDecision, overwrite_decision};
 use crate::place::{Place, kind, stat_of};
 use crate::{links, open};
 
@@ -30,30 +30,30 @@ impl Folder {
         name: &OsStr,
         portrait: &Portrait,
         options: &CopyOptions,
-    ) -> Result<Standing, Error> {
+    ) -> Result<OverwriteDecision, Error> {
         if self.is_new() {
-            return Ok(Standing::Copy);
+            return Ok(OverwriteDecision::Copy);
         }
         self.with(name, |place| {
-            let Some(there) = place.find(false)? else { return Ok(Standing::Copy) };
+            let Some(there) = place.find(false)? else { return Ok(OverwriteDecision::Copy) };
             if self.makes_way(&there, portrait, options) {
-                return Ok(Standing::Copy);
+                return Ok(OverwriteDecision::Copy);
             }
-            let decided = match standing(
+            let decided = match overwrite_decision(
                 options,
                 place.shown,
                 &there,
                 &portrait.stat(&options.preserve, &there),
             )? {
-                Standing::Compare if portrait.kind() == FileType::Symlink => {
+                OverwriteDecision::Compare if portrait.kind() == FileType::Symlink => {
                     match links::text(place)?.as_bytes() == portrait.link_text {
-                        true => Standing::Keep,
-                        false => Standing::Copy,
+                        true => OverwriteDecision::Keep,
+                        false => OverwriteDecision::Copy,
                     }
                 }
                 decided => decided,
             };
-            if decided == Standing::Copy {
+            if decided == OverwriteDecision::Copy {
                 refuse_irreplaceable(place, &there, portrait.kind())?;
             }
             Ok(decided)
@@ -70,14 +70,14 @@ impl Folder {
         name: &OsStr,
         portrait: &Portrait,
         options: &CopyOptions,
-    ) -> Result<Standing, Error> {
+    ) -> Result<OverwriteDecision, Error> {
         let standing = self.compare(name, portrait, options)?;
-        let stays = matches!(standing, Standing::Keep | Standing::Compare);
+        let stays = matches!(standing, OverwriteDecision::Keep | OverwriteDecision::Compare);
         if !stays || !options.updates_attributes() {
             return Ok(standing);
         }
         match self.with_kept(name, portrait, options, lacks_for_other_names)? {
-            true => Ok(Standing::Copy),
+            true => Ok(OverwriteDecision::Copy),
             false => Ok(standing),
         }
     }
@@ -214,7 +214,7 @@ mod tests {
         std::fs::create_dir(at("directory")).unwrap();
         let portrait = portrait_of(&at("source"));
         let folder = Folder::base(dir.path()).unwrap();
-        use Standing::{Compare, Copy, Keep, Skip};
+        use OverwriteDecision::{Compare, Copy, Keep, Skip};
         let names = ["absent", "same", "older", "newer", "longer", "other", "link"];
         for (update, expected) in [
             (Update::All, [Copy; 7]),
@@ -253,7 +253,7 @@ mod tests {
         let portrait = portrait_of(&at("here"));
         let [same, other] = ["here", "there"]
             .map(|name| folder.compare(OsStr::new(name), &portrait, &options).unwrap());
-        assert_eq!((same, other), (Standing::Keep, Standing::Copy));
+        assert_eq!((same, other), (OverwriteDecision::Keep, OverwriteDecision::Copy));
 
         std::fs::write(at("file"), "text").unwrap();
         symlink("file", at("link")).unwrap();

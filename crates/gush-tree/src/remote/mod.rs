@@ -26,6 +26,6 @@ pub use portrait::{Portrait, lineage, open_found};
 pub(crate) use portrait::{climb, identity};
 
 pub use crate::metadata::kept::Updated;
-pub use crate::overwriting::Standing;
+pub use crate::overwriting::OverwriteDecision;
 pub use crate::tree::mirror::mounted_below;
 pub use crate::tree::survey::{Visitor, walk};

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::events::Events;
     use crate::options::Update;
-    use crate::overwriting::Standing;
+    use crate::overwriting::OverwriteDecision;
     use crate::remote::{Draft, Spared};
 
     fn portrait(mode: u32) -> Portrait {
@@ -103,10 +103,10 @@ mod tests {
                 let made = (|| {
                     // As a receiver: only a rule asks what is there.
                     let standing = match options.update {
-                        Update::All => Standing::Copy,
+                        Update::All => OverwriteDecision::Copy,
                         _ => folder.compare(name, &portrait, options)?,
                     };
-                    if standing == Standing::Copy {
+                    if standing == OverwriteDecision::Copy {
                         folder.make_way(name, &portrait, options, &|| false, &mut said)?;
                         match (portrait.kind(), options.dry_run) {
                             (FileType::RegularFile, true) => {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use gush_tree::remote::{Folder, Portrait, Standing};
+use gush_tree::remote::{Folder, OverwriteDecision, Portrait};
 use gush_tree::{Action, Update};
 
 use super::answers::{Arrival, Ending};
@@ -93,21 +93,25 @@ impl Session {
         let Some(folder) = folder else { return self.fail_entry(&arrival) };
         let options = &self.options;
         let standing = match options.update {
-            Update::All => Ok(Standing::Copy),
+            Update::All => Ok(OverwriteDecision::Copy),
             _ => folder.compare(&name, &portrait, options),
         };
         let is_linked =
             made.as_ref().is_some_and(|(.., file)| folder.identity(&name) == Some(*file));
         let ended = match (standing, made) {
             (Err(error), _) => Err(error),
-            (Ok(Standing::Skip), _) => Ok(Ending::Skipped),
+            (Ok(OverwriteDecision::Skip), _) => Ok(Ending::Skipped),
             // What was compared, and got its attributes, is this file, too.
-            (Ok(Standing::Keep | Standing::Compare), Some(_)) if is_linked => Ok(Ending::Kept),
-            // Its attributes come with the file, if they are wanted.
-            (Ok(Standing::Keep), None) if options.dry_run || !options.updates_attributes() => {
+            (Ok(OverwriteDecision::Keep | OverwriteDecision::Compare), Some(_)) if is_linked => {
                 Ok(Ending::Kept)
             }
-            (Ok(Standing::Keep), Some(_)) if options.dry_run => Ok(Ending::Kept),
+            // Its attributes come with the file, if they are wanted.
+            (Ok(OverwriteDecision::Keep), None)
+                if options.dry_run || !options.updates_attributes() =>
+            {
+                Ok(Ending::Kept)
+            }
+            (Ok(OverwriteDecision::Keep), Some(_)) if options.dry_run => Ok(Ending::Kept),
             (Ok(_), _) if options.dry_run => folder
                 .rehearse(&name, &portrait, options)
                 .map(|()| Ending::Made { is_complete: true }),
@@ -128,7 +132,7 @@ impl Session {
                         return Ok(());
                     }
                     // As GNU, one that could have stayed becomes a name of the copy without a word.
-                    Ok(true) if standing == Standing::Keep => Ok(Ending::Kept),
+                    Ok(true) if standing == OverwriteDecision::Keep => Ok(Ending::Kept),
                     linked => linked.map(|_| Ending::Made { is_complete: true }),
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush_text::without_controls;
 use gush_tree::Update;
-use gush_tree::remote::{Folder, Portrait, Spared, Standing, Updated};
+use gush_tree::remote::{Folder, OverwriteDecision, Portrait, Spared, Updated};
 use rustix::fs::FileType;
 
 use super::answers::{Arrival, Ending, Told};
@@ -215,7 +215,8 @@ impl Session {
                 let is_asked = asked.as_ref() == Some(&(item.folder, name.clone()));
                 ensure(is_asked && (is_same || is_dry), "Compared is out of place")?;
                 let folder = folder.ok_or_else(|| out_of_place("Compared"))?;
-                let standing = if is_same { Standing::Keep } else { Standing::Copy };
+                let standing =
+                    if is_same { OverwriteDecision::Keep } else { OverwriteDecision::Copy };
                 self.answer_file(&Arrival::of(&item, &name), &folder, &item.portrait, Ok(standing))
             }
             _ => Err(out_of_place("a record")),
@@ -248,9 +249,9 @@ impl Session {
             return Ok(None);
         }
         match folder.decide(name, portrait, &self.options)? {
-            Standing::Skip => Ok(Some(Ending::Skipped)),
-            Standing::Keep => self.keep(folder, name, portrait),
-            Standing::Copy | Standing::Compare => Ok(None),
+            OverwriteDecision::Skip => Ok(Some(Ending::Skipped)),
+            OverwriteDecision::Keep => self.keep(folder, name, portrait),
+            OverwriteDecision::Copy | OverwriteDecision::Compare => Ok(None),
         }
     }
 
@@ -278,14 +279,14 @@ impl Session {
         arrival: &Arrival<'_>,
         folder: &Arc<Folder>,
         portrait: &Portrait,
-        standing: Result<Standing, gush_tree::Error>,
+        standing: Result<OverwriteDecision, gush_tree::Error>,
     ) -> Result<(), Error> {
         let Arrival { id, folder: folder_id, name, .. } = *arrival;
         let stays = match standing {
-            Ok(Standing::Skip) => Ok(Some(Ending::Skipped)),
-            Ok(Standing::Keep) => self.keep(folder, name, portrait),
-            Ok(Standing::Copy) => Ok(None),
-            Ok(Standing::Compare) => match folder.digest(name) {
+            Ok(OverwriteDecision::Skip) => Ok(Some(Ending::Skipped)),
+            Ok(OverwriteDecision::Keep) => self.keep(folder, name, portrait),
+            Ok(OverwriteDecision::Copy) => Ok(None),
+            Ok(OverwriteDecision::Compare) => match folder.digest(name) {
                 Ok(digest) => {
                     let digest = digest.to_string();
                     self.lock().expect_compared(id, (folder_id, name.to_owned()))?;

@@ -2,7 +2,7 @@
 
 use rustix::fd::BorrowedFd;
 
-use super::held::Leaves;
+use super::held::Delivery;
 use super::{Buf, Flow};
 use crate::pipe::{Pipe, PipeLoan};
 
@@ -26,7 +26,8 @@ impl Flow {
     pub fn carried(&self) -> Option<(Carried, Option<[BorrowedFd<'_>; 2]>)> {
         let held = &self.held;
         let is_message = held.hand.full && self.source.keeps_boundaries();
-        let moves = self.failed.is_none() && held.zeros_bytes == 0 && held.leaves != Leaves::Lent;
+        let moves =
+            self.failed.is_none() && held.zeros_bytes == 0 && held.delivery != Delivery::Lent;
         if !moves || is_message {
             return None;
         }
@@ -35,7 +36,7 @@ impl Flow {
             delivered_bytes: self.tally.delivered_bytes,
             hand: held.hand.held().to_vec(),
             piped_bytes: pipe.map_or(0, |pipe| pipe.held_bytes()),
-            through_memory: held.leaves.through_memory(),
+            through_memory: held.delivery.through_memory(),
         };
         Some((carried, pipe.map(|pipe| [pipe.read_end(), pipe.write_end()])))
     }
@@ -55,7 +56,7 @@ impl Flow {
         self.held.pipe = pipe.map(PipeLoan::alone);
         if through_memory {
             // Not `Refused`: the routes begin anew, and this one may do.
-            self.held.leaves = Leaves::Sipped;
+            self.held.delivery = Delivery::Sipped;
         }
         self
     }

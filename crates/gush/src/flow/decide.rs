@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::lend::Buf;
 use super::route::Route;
 use super::{
-    CALL_BYTES, Completion, DATAGRAM_BYTES, DOUBT_BYTES, Failure, Flow, Leaves, Lender, NO_PIPE,
+    CALL_BYTES, Completion, DATAGRAM_BYTES, DOUBT_BYTES, Delivery, Failure, Flow, Lender, NO_PIPE,
     Next, Op, SPILL_BYTES, SourceState, ZEROS_BYTES,
 };
 use crate::endpoint::Kind;
@@ -24,7 +24,7 @@ impl Flow {
         }
         // What was taken is delivered first (invariant 1).
         if let Some(failure) = &self.failed
-            && !(self.held.leaves.through_memory() && self.in_flight_bytes() > 0)
+            && !(self.held.delivery.through_memory() && self.in_flight_bytes() > 0)
         {
             // Zeros taken before the source failed are delivered; a failed target's are dropped.
             return match self.held.zeros_bytes > 0 && self.makes_holes {
@@ -42,14 +42,14 @@ impl Flow {
             return next;
         }
         if self.held.is_piped() {
-            return match self.held.leaves {
-                Leaves::ByRoute => self.ready_for(Op::Empty),
-                Leaves::Lent => Next::Do(Op::Discard),
-                Leaves::Refused | Leaves::Sipped => self.with_buf(lender, Op::Spill),
+            return match self.held.delivery {
+                Delivery::ByRoute => self.ready_for(Op::Empty),
+                Delivery::Lent => Next::Do(Op::Discard),
+                Delivery::Refused | Delivery::Sipped => self.with_buf(lender, Op::Spill),
             };
         }
         // Nothing but zeros is in flight, so the next route begins with nothing before it.
-        if std::mem::take(&mut self.held.leaves) == Leaves::Refused {
+        if std::mem::take(&mut self.held.delivery) == Delivery::Refused {
             self.routes.advance();
         }
         let left_bytes = self.tally.left_bytes;
@@ -118,7 +118,7 @@ impl Flow {
         }
         // Of an empty datagram there is nothing to lend.
         let is_empty = self.held.hand.held().is_empty();
-        let by_route = !self.held.leaves.through_memory();
+        let by_route = !self.held.delivery.through_memory();
         if self.routes.now() != Route::Lent || !by_route || is_empty {
             return Some(Next::Do(Op::Write));
         }
@@ -309,8 +309,8 @@ impl Flow {
 
     /// What was to leave through memory stays in flight.
     pub(super) fn give_up_memory(&mut self) {
-        if self.held.leaves.through_memory() {
-            self.held.leaves = Leaves::ByRoute;
+        if self.held.delivery.through_memory() {
+            self.held.delivery = Delivery::ByRoute;
         }
     }
 

@@ -13,13 +13,13 @@ pub(super) struct Held {
     pub(super) hand: Hand,
     /// The pipe, while bytes are in there or about to be.
     pub(super) pipe: Option<PipeLoan>,
-    pub(super) leaves: Leaves,
+    pub(super) delivery: Delivery,
     pub(super) lent: LentPages,
 }
 
 /// How the bytes in hand and in the pipe leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Leaves {
+pub(super) enum Delivery {
     /// By the calls of the route.
     #[default]
     ByRoute,
@@ -32,19 +32,19 @@ pub(super) enum Leaves {
     Sipped,
 }
 
-impl Leaves {
+impl Delivery {
     /// Do the bytes leave the pipe by `read` and `write`?
     pub(super) fn through_memory(self) -> bool {
-        matches!(self, Leaves::Refused | Leaves::Sipped)
+        matches!(self, Delivery::Refused | Delivery::Sipped)
     }
 }
 
 impl Held {
     /// The bytes in flight.
     pub(super) fn bytes(&self) -> u64 {
-        let in_pipe = match self.leaves {
+        let in_pipe = match self.delivery {
             // They are in hand as well.
-            Leaves::Lent => 0,
+            Delivery::Lent => 0,
             _ => self.pipe.as_ref().map_or(0, |pipe| pipe.held_bytes()),
         };
         self.zeros_bytes + self.hand.held().len() as u64 + in_pipe
@@ -73,8 +73,8 @@ impl Held {
         if let Some(pipe) = &mut self.pipe {
             pipe.gone(bytes);
         }
-        if self.leaves == Leaves::Lent && !self.is_piped() {
-            self.leaves = Leaves::ByRoute;
+        if self.delivery == Delivery::Lent && !self.is_piped() {
+            self.delivery = Delivery::ByRoute;
         }
     }
 
@@ -98,7 +98,7 @@ impl Held {
             self.pipe = None;
         }
         // Pages that the pipe holds are in flight themselves.
-        if self.leaves != Leaves::Lent
+        if self.delivery != Delivery::Lent
             && let Some(buf) = self.hand.shrink()
         {
             lender.take_back(buf);
@@ -141,18 +141,18 @@ impl LentPages {
 
 #[cfg(test)]
 mod tests {
-    use super::{Held, Leaves, LentPages};
+    use super::{Delivery, Held, LentPages};
     use crate::pipe::{Pipe, PipeLoan};
 
     #[test]
     fn an_empty_pipe_holds_no_lent_page() {
         let pipe = Some(PipeLoan::alone(Pipe::new(1).expect("a pipe")));
-        let mut held = Held { pipe, leaves: Leaves::Lent, ..Held::default() };
+        let mut held = Held { pipe, delivery: Delivery::Lent, ..Held::default() };
         held.put_into_pipe(8);
         held.gone_from_pipe(5);
-        assert_eq!(held.leaves, Leaves::Lent);
+        assert_eq!(held.delivery, Delivery::Lent);
         held.gone_from_pipe(3);
-        assert_eq!(held.leaves, Leaves::ByRoute);
+        assert_eq!(held.delivery, Delivery::ByRoute);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use rustix::io::{self, Errno};
 
 use super::route::Route;
 use super::state::Sides;
-use super::{Failure, Flow, Inspector, Leaves, Moved, Op, Readiness, SHORT_PART, SourceState};
+use super::{Delivery, Failure, Flow, Inspector, Moved, Op, Readiness, SHORT_PART, SourceState};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::is_refusal;
@@ -141,7 +141,7 @@ impl Flow {
         }
         if op == Op::Discard {
             // What is in the pipe is no data: another pipe will do.
-            (self.held.pipe, self.held.leaves) = (None, Leaves::ByRoute);
+            (self.held.pipe, self.held.delivery) = (None, Delivery::ByRoute);
             return Moved::default();
         }
         if op == Op::Lend && errno == Errno::AGAIN {
@@ -174,8 +174,8 @@ impl Flow {
         self.source_state = SourceState::Take;
         // Only these leave bytes in the pipe; a refused fill took nothing.
         let in_flight = matches!(op, Op::Lend | Op::Empty);
-        let leaves = if in_flight { Leaves::Refused } else { Leaves::ByRoute };
-        if std::mem::replace(&mut self.held.leaves, leaves) == Leaves::Lent || op == Op::Lend {
+        let leaves = if in_flight { Delivery::Refused } else { Delivery::ByRoute };
+        if std::mem::replace(&mut self.held.delivery, leaves) == Delivery::Lent || op == Op::Lend {
             // The hand has all of it still, and writes it.
             self.held.pipe = None;
         }
@@ -183,7 +183,7 @@ impl Flow {
         if self.fixed.rereads && !self.routes.has_next() {
             self.held.pipe = None;
             self.held.hand.clear();
-            self.held.leaves = Leaves::ByRoute;
+            self.held.delivery = Delivery::ByRoute;
             self.tally.taken_bytes = self.tally.delivered_bytes;
         }
         if !self.routes.has_next() {
@@ -193,7 +193,7 @@ impl Flow {
                 _ => Failure::Fault(fault),
             }));
         // With bytes in the pipe the route changes only after they have been delivered.
-        } else if self.held.leaves != Leaves::Refused {
+        } else if self.held.delivery != Delivery::Refused {
             self.routes.advance();
         }
         Moved { refusal: Some(Box::new(refusal)), ..Moved::default() }
@@ -221,7 +221,8 @@ impl Flow {
                 self.false_ends.forget();
                 let route = self.routes.now();
                 // A route that reads fills its pipe for a sip only.
-                self.held.leaves = if route.reads() { Leaves::Sipped } else { Leaves::ByRoute };
+                self.held.delivery =
+                    if route.reads() { Delivery::Sipped } else { Delivery::ByRoute };
                 self.took(bytes, route.method())
             }
             Op::Lend | Op::Empty if bytes == 0 => {
@@ -233,11 +234,11 @@ impl Flow {
             }
             Op::Lend => {
                 self.held.put_into_pipe(bytes);
-                self.held.leaves = Leaves::Lent;
+                self.held.delivery = Delivery::Lent;
                 Moved::default()
             }
             Op::Empty => {
-                let was_lent = self.held.leaves == Leaves::Lent;
+                let was_lent = self.held.delivery == Delivery::Lent;
                 self.held.gone_from_pipe(bytes);
                 if !was_lent {
                     return self.delivered(bytes, MethodName::Splice);

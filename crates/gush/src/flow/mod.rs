@@ -84,7 +84,7 @@ pub(crate) use spread::{NUMBERS, count_targets};
 pub use terms::Terms;
 
 use hand::Hand;
-use held::{Held, Leaves};
+use held::{Delivery, Held};
 use route::{Route, Routes};
 pub(crate) use state::FalseEnds;
 use state::{FixedTerms, Readiness, SourceState, Tally};

@@ -6,7 +6,7 @@ use rustix::event::PollFlags;
 use rustix::io::{self, Errno};
 
 use super::lend::Buf;
-use super::{Flow, Hand, Leaves};
+use super::{Delivery, Flow, Hand};
 use crate::endpoint::Kind;
 use crate::fault::{Fault, side_between_files};
 use crate::kernel::page_bytes;
@@ -192,7 +192,7 @@ impl Flow {
             }
             Op::Empty => {
                 let Some(pipe) = &self.held.pipe else { return Err(Errno::NOMEM) };
-                let is_lent = self.held.leaves == Leaves::Lent;
+                let is_lent = self.held.delivery == Delivery::Lent;
                 // What is lent beyond the bytes in hand is no data.
                 let most = if is_lent { self.held.hand.held().len() as u64 } else { u64::MAX };
                 // Only a regular file copies, and each call may come with another descriptor.

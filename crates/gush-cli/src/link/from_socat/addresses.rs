@@ -38,7 +38,7 @@ enum Argument {
 }
 
 impl Argument {
-    fn is_program(self) -> bool {
+    fn runs_program(self) -> bool {
         matches!(self, Self::Command | Self::LoginShell)
     }
 }
@@ -254,7 +254,7 @@ fn single(
             format!("http-connect:{proxy}:{port}:{target}")
         }
         Means::Ours(keyword, form) => {
-            if form.is_program() {
+            if form.runs_program() {
                 options.keep_errors_apart();
             }
             let keyword = our_keyword(keyword, form, families, is_shared, &mut options);
@@ -283,7 +283,7 @@ fn single(
             let directory = if is_file { options.take("chdir cd") } else { None };
             match argument.as_deref().map(lexer::plain) {
                 None => keyword,
-                Some(command) if form.is_program() => {
+                Some(command) if form.runs_program() => {
                     // A shell has rules of its own; other commands have socat's once more.
                     let command = match (form, keyword.as_str()) {
                         (Argument::LoginShell, _) => joined(&by_shell(command, &mut options)),

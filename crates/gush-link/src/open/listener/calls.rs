@@ -3,20 +3,20 @@
 use tokio::time::Instant;
 
 use crate::address::Address;
-use crate::open::{End, How, OpenError, Opened, Retries, attempt};
+use crate::open::{End, OpenError, OpenOptions, Opened, Retries, attempt};
 
 /// As with socat, the attempts of `retry=` are those of all connections together.
 #[derive(Debug)]
 pub(super) struct Calls {
     address: Address,
-    how: How,
+    how: OpenOptions,
     retries: Retries,
     /// Kept here: a call may be cancelled while it waits.
     due: Instant,
 }
 
 impl Calls {
-    pub fn new(address: &Address, how: &How) -> Self {
+    pub fn new(address: &Address, how: &OpenOptions) -> Self {
         let retries = Retries::of(address.options());
         Self { address: address.clone(), how: how.clone(), retries, due: Instant::now() }
     }

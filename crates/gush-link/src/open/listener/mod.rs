@@ -28,7 +28,7 @@ use super::gate::{Gate, ListenerCounts};
 use super::keeper::Made;
 use super::peer::Peer;
 use super::route::Route;
-use super::{End, How, Rare};
+use super::{End, OpenOptions, Rare};
 use crate::address::{Address, Opt, Options};
 use crate::tls::Tls;
 use crate::watch::watch;
@@ -133,7 +133,7 @@ impl Listener {
     }
 
     /// Connects to each peer, after the one before.
-    pub(crate) fn calling(address: &Address, how: &How) -> Self {
+    pub(crate) fn calling(address: &Address, how: &OpenOptions) -> Self {
         let calls = Box::new(Calls::new(address, how));
         Self::of(Socket::Calls(calls), SocketType::STREAM, Gate::default())
             .at(address.target().to_string())

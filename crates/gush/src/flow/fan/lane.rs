@@ -1,7 +1,7 @@
 //! One lane of a fan: a flow that only delivers, and the lane's place in the present intake.
 
 use super::super::route::Route;
-use super::super::{Failure, Flow, Leaves, Lender};
+use super::super::{Delivery, Failure, Flow, Lender};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::method::MethodName;
@@ -64,7 +64,7 @@ impl Lane {
 
     /// Does the target take no references?
     fn is_through_memory(&self) -> bool {
-        self.outlet.held.leaves.through_memory() || self.outlet.routes.now() == Route::Memory
+        self.outlet.held.delivery.through_memory() || self.outlet.routes.now() == Route::Memory
     }
 
     /// Do bytes go from the intake's pipe to the target directly, not through the lane's pipe?
@@ -80,7 +80,7 @@ impl Lane {
     /// Has a call failed, and have plain writes delivered as much as they can?
     pub(super) fn has_failed(&self) -> bool {
         // Bytes in its pipe still go out by plain writes, so it has not failed yet.
-        let is_draining = self.outlet.held.leaves.through_memory() && self.has_own();
+        let is_draining = self.outlet.held.delivery.through_memory() && self.has_own();
         self.is_live() && self.outlet.failed.is_some() && !is_draining
     }
 
@@ -89,7 +89,7 @@ impl Lane {
         self.outlet.took(bytes, MethodName::Splice);
         // A target that takes no splices gets them by plain writes.
         if self.outlet.routes.now() == Route::Memory {
-            self.outlet.held.leaves = Leaves::Refused;
+            self.outlet.held.delivery = Delivery::Refused;
         }
     }
 

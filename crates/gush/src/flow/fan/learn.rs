@@ -2,7 +2,7 @@
 
 use rustix::io::{self, Errno};
 
-use super::super::{Flow, Leaves, Moved, Op};
+use super::super::{Delivery, Flow, Moved, Op};
 use super::Fan;
 use super::lane::Lane;
 use crate::fault::Fault;
@@ -32,7 +32,7 @@ impl Fan {
         // The fan waits for all sides at once, so a lane's wait is noted and not answered.
         lane.waits |= lane.outlet.readiness.take_wait().is_some();
         if moved.refusal.is_some() && !self.named && !Lane::take_references(&self.lanes) {
-            self.intake.held.leaves = Leaves::Refused;
+            self.intake.held.delivery = Delivery::Refused;
         }
         moved
     }

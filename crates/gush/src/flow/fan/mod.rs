@@ -268,7 +268,7 @@ impl Fan {
 
     /// Are there bytes in the intake's pipe that leave by reference?
     fn has_references(&self) -> bool {
-        self.piped_bytes() > 0 && !self.intake.held.leaves.through_memory()
+        self.piped_bytes() > 0 && !self.intake.held.delivery.through_memory()
     }
 
     fn piped_bytes(&self) -> u64 {
@@ -279,7 +279,7 @@ impl Fan {
     /// where no lane at the pipe's head is left to move the head on.
     fn must_spill(&self) -> bool {
         let is_stuck = || {
-            let refused = self.intake.held.leaves.through_memory() || self.lacks_pipes;
+            let refused = self.intake.held.delivery.through_memory() || self.lacks_pipes;
             refused || self.live().all(|lane| lane.ahead_bytes > 0)
         };
         self.piped_bytes() > 0 && !self.live().any(|lane| lane.owes) && is_stuck()
