@@ -321,8 +321,10 @@ impl Shared {
 
 /// The remedy for a datagram that may not be sent (ip(7), EACCES).
 fn denied(error: &Error, to: &Address) -> Option<&'static str> {
-    let is_it = error.io_error()?.kind() == io::ErrorKind::PermissionDenied
+    let is_it = error.io_error()?.raw_os_error() == Some(rustix::io::Errno::ACCESS.raw_os_error())
         && to.kind().takes(Opt::Broadcast)
         && !to.options().is_on(Opt::Broadcast);
-    is_it.then_some("a broadcast address takes the option broadcast")
+    is_it.then_some(
+        "a broadcast address takes the option broadcast; a route or a firewall forbids any other",
+    )
 }

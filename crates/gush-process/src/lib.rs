@@ -45,9 +45,9 @@ pub use name::start_of_name;
 pub use ordinary::leave_real_time;
 pub use rustix::io::Errno;
 pub use signal::{
-    Sender, Signals, Termination, Then, die_of_sigpipe, fail_beyond_file_size_limit,
-    ignore_interrupts, ignore_sigpipe, on_termination, restore_sigchld, restore_sigpipe,
-    restore_terminations, unblocked,
+    Signals, Termination, Then, die_of_sigpipe, fail_beyond_file_size_limit, ignore_interrupts,
+    ignore_sigpipe, on_termination, restore_sigchld, restore_sigpipe, restore_terminations,
+    unblocked,
 };
 pub use start::{sigpipe_was_ignored, was_closed};
 pub use stop::Stop;

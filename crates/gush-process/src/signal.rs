@@ -96,15 +96,6 @@ pub enum Termination {
     HangUp,
 }
 
-/// Who has sent a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sender {
-    /// The kernel, to all processes in the foreground of a terminal: Ctrl-C, or a hang-up.
-    Terminal,
-    /// A process, by kill(2).
-    Process,
-}
-
 /// The fate of the process after an ending signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
@@ -130,7 +121,7 @@ pub enum Then {
 /// ```
 pub fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut tidy = Some(tidy);
-    let respond = move |_, _| {
+    let respond = move |_| {
         if let Some(tidy) = tidy.take() {
             tidy();
         }
@@ -149,7 +140,7 @@ pub fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// ```
 /// use std::time::Duration;
 /// use gush_process::{Signals, Stop, Then};
-/// Signals::new(|_, _| Then::Die)
+/// Signals::new(|_| Then::Die)
 ///     .stops(|stop| match stop {
 ///         Stop::Begins => eprintln!("leaving the terminal to others"),
 ///         Stop::Ended => eprintln!("back again"),
@@ -159,7 +150,7 @@ pub fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// # Ok::<(), gush_process::Errno>(())
 /// ```
 pub struct Signals {
-    respond: Box<dyn FnMut(Termination, Sender) -> Then + Send>,
+    respond: Box<dyn FnMut(Termination) -> Then + Send>,
     on_stop: Option<stop::OnStop>,
     report: Option<Box<dyn FnMut() + Send>>,
     late: Option<(Duration, Box<dyn FnOnce() + Send>)>,
@@ -169,7 +160,7 @@ pub struct Signals {
 impl Signals {
     /// Calls `respond` with each ending signal. It may let the process go on: a server first lets
     /// its clients finish.
-    pub fn new(respond: impl FnMut(Termination, Sender) -> Then + Send + 'static) -> Self {
+    pub fn new(respond: impl FnMut(Termination) -> Then + Send + 'static) -> Self {
         let respond = Box::new(respond);
         Self { respond, on_stop: None, report: None, late: None, ending: None }
     }
@@ -241,7 +232,7 @@ impl Signals {
             let due = late.as_ref().map(|(delay, _)| delay.saturating_sub(began.elapsed()));
             let pause = ending.as_ref().filter(|_| is_ending).map(|(pause, _)| *pause);
             let at_most = due.into_iter().chain(pause).min();
-            let Some((signal, sender)) = wait_for(set, at_most) else {
+            let Some(signal) = wait_for(set, at_most) else {
                 // Without an end of the time, only a kernel that refuses the call ends a wait.
                 if at_most.is_none() {
                     return;
@@ -264,7 +255,7 @@ impl Signals {
             let came = ENDING.iter().find(|(number, _)| *number == signal);
             let Some(&(_, came)) = came else { continue };
             *answered = Some(signal);
-            let then = respond(came, sender);
+            let then = respond(came);
             *answered = None;
             if then == Then::Die {
                 // Of the signal itself, so that a shell sees a death by a signal and stops its
@@ -307,7 +298,7 @@ fn run_thread(set: libc::sigset_t, signals: Signals) {
 /// The next ending signal of the blocked ones.
 fn next_ending(set: &libc::sigset_t) -> Option<libc::c_int> {
     loop {
-        let (signal, _) = wait_for(set, None)?;
+        let signal = wait_for(set, None)?;
         if ENDING.iter().any(|(number, _)| *number == signal) {
             return Some(signal);
         }
@@ -315,7 +306,7 @@ fn next_ending(set: &libc::sigset_t) -> Option<libc::c_int> {
 }
 
 /// The next of the blocked signals `set`; none where `at_most` is over first.
-fn wait_for(set: &libc::sigset_t, at_most: Option<Duration>) -> Option<(libc::c_int, Sender)> {
+fn wait_for(set: &libc::sigset_t, at_most: Option<Duration>) -> Option<libc::c_int> {
     // A time that no clock reaches is no end.
     let until = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
     loop {
@@ -325,14 +316,10 @@ fn wait_for(set: &libc::sigset_t, at_most: Option<Duration>) -> Option<(libc::c_
             tv_nsec: libc::c_long::from(left.subsec_nanos()),
         });
         let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: all bits zero are a valid siginfo_t.
-        let mut details: libc::siginfo_t = unsafe { mem::zeroed() };
-        // SAFETY: `set` is initialised, `details` is a live local, `left` is null or another.
-        match unsafe { libc::sigtimedwait(set, &raw mut details, left) } {
-            signal @ 1.. => {
-                let is_kernels = details.si_code == libc::SI_KERNEL;
-                return Some((signal, if is_kernels { Sender::Terminal } else { Sender::Process }));
-            }
+        // SAFETY: `set` is initialised, `left` is null or a live local, and nobody asks for the
+        // details of the signal.
+        match unsafe { libc::sigtimedwait(set, ptr::null_mut(), left) } {
+            signal @ 1.. => return Some(signal),
             _ => {
                 let error = std::io::Error::last_os_error();
                 // The handler of another signal ends no wait.

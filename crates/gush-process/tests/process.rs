@@ -144,7 +144,7 @@ fn a_thread_that_waits_is_interrupted_where_no_descriptor_is_left() {
 #[test]
 #[ignore = "run by a test, in a process of its own"]
 fn in_a_child_no_descriptor_is_left() {
-    Signals::new(|_, _| Then::GoOn).while_ending(Duration::MAX, || ()).watch().unwrap();
+    Signals::new(|_| Then::GoOn).while_ending(Duration::MAX, || ()).watch().unwrap();
     let (reader, _writer) = rustix::pipe::pipe().unwrap();
     setrlimit(Resource::Nofile, Rlimit { current: Some(40), maximum: Some(40) }).unwrap();
     let _all: Vec<_> = std::iter::from_fn(|| rustix::io::dup(&reader).ok()).collect();

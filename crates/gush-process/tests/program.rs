@@ -41,11 +41,11 @@ fn main() -> ExitCode {
         }
         Ok("a duty that never comes due") => {
             let duty = || panic!("due");
-            Signals::new(|_, _| Then::Die).after(Duration::MAX, duty).watch().unwrap();
+            Signals::new(|_| Then::Die).after(Duration::MAX, duty).watch().unwrap();
             asked_to_end()
         }
         Ok("a duty that panics") => {
-            Signals::new(|_, _| panic!("a duty")).stops(|_| ()).watch().unwrap();
+            Signals::new(|_| panic!("a duty")).stops(|_| ()).watch().unwrap();
             asked_to_end()
         }
         Ok("a late call that panics") => {
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
                 let _sender = &sender;
                 panic!("late")
             };
-            let signals = Signals::new(|_, _| Then::Die).stops(|_| ());
+            let signals = Signals::new(|_| Then::Die).stops(|_| ());
             signals.after(Duration::ZERO, call).watch().unwrap();
             assert!(heard.recv().is_err());
             // One that stops ends no process, and leaves the thread at its post.
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 fn late() {
     let (sender, heard) = mpsc::channel();
     let (late, began, delay) = (sender.clone(), Instant::now(), Duration::from_millis(20));
-    let respond = move |came, _| {
+    let respond = move |came| {
         sender.send(Some(came)).unwrap();
         Then::GoOn
     };

@@ -65,7 +65,7 @@ const TABLE: &[Row] = &[
     (&[Doing::Connecting], Errno::NETUNREACH, None),
     (&[Doing::Connecting], Errno::HOSTUNREACH, None),
     (&[Doing::Connecting], Errno::TIMEDOUT, Some("nothing answers: the host is down, or a firewall drops what is sent")),
-    (&[Doing::Connecting], Errno::ACCESS, Some("a broadcast address takes udp-datagram with broadcast; any other is forbidden by a route")),
+    (&[Doing::Connecting], Errno::ACCESS, Some("a broadcast address takes udp-datagram with broadcast; a route or a firewall forbids any other")),
     (&[Doing::Connecting], Errno::ADDRNOTAVAIL, Some("all local ports are in use, or bind= names an address of another machine")),
     (&[Doing::Listening], Errno::ADDRINUSE, Some("another program has this address; `ss -lpn` shows which")),
     (&[Doing::Listening], Errno::ACCESS, Some("ports below 1024 are for root, or CAP_NET_BIND_SERVICE; net.ipv4.ip_unprivileged_port_start says where others begin")),

@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use clap::parser::ValueSource;
 use gush_text::{Doing, errno_text, in_brackets, quote};
-use gush_tree::{Destination, NamingError};
+use gush_tree::{Destination, NamingError, Update};
 use gush_wire::record;
 use gush_wire::{Address, Error, Remote, Request, Streams, Transport};
 use rustix::fs::CWD;
@@ -406,10 +406,12 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         remedy = match &sent {
             Err(Error::Silent) => target.way.remedy_for_silence(&sides.other.host, status),
             Err(Error::Ended | Error::Io { .. } | Error::Further(_)) if !options.dry_run => {
-                let goes_on = match (options.resume, options.recursive && options.preserve.times) {
-                    (true, _) => "the same command copies the rest",
-                    (false, true) => "--resume with -T or -t copies the rest",
-                    (false, false) => "copy again",
+                let is_resumable = options.recursive && options.preserve.times;
+                let goes_on = match options.update {
+                    Update::Changed | Update::Different => "the same command copies the rest",
+                    _ if options.resume => "the same command copies the rest",
+                    Update::All if is_resumable => "--resume with -T or -t copies the rest",
+                    _ => "copy again",
                 };
                 Some(format!("what has arrived whole stays; {goes_on}"))
             }

@@ -126,9 +126,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         }
         Err(failure) => {
             talker.say(&failure);
-            match is_socats && failure.is_refusal {
-                true => ExitCode::from(REFUSED_TO_SOCAT),
-                false => ExitCode::FAILURE,
+            match drained_by.filter(|_| options.graceful) {
+                Some(signal) => ExitCode::from(signals::status(signal)),
+                None if is_socats && failure.is_refusal => ExitCode::from(REFUSED_TO_SOCAT),
+                None => ExitCode::FAILURE,
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{process, thread};
 
 use gush_link::Stop;
-use gush_process::{Sender, Signals, Termination, Then};
+use gush_process::{Signals, Termination, Then};
 use tracing::{error, info, warn};
 
 use super::messages::Messages;
@@ -24,9 +24,9 @@ pub struct Watch {
     first: Arc<OnceLock<Termination>>,
 }
 
-/// Lets SIGTERM drain a link that `forks`; a second one and the other ending signals end any link.
-/// With `exits` those drain it as well unless they come from a terminal, and the process has the
-/// exit status that a shell gives to a death by the signal.
+/// Lets SIGTERM drain a link that `forks`; a second one and the other ending signals end any link,
+/// unless a program takes them (`sigint`). With `exits` the process has the exit status that a shell
+/// gives to a death by the signal.
 /// `report` is called at SIGUSR1.
 ///
 /// # Errors
@@ -42,13 +42,14 @@ pub fn watch(
     let first = Arc::default();
     let watch = Watch { ended, stop: stop.clone(), first: Arc::clone(&first) };
     let stop = stop.clone();
-    let respond = move |signal, sender| {
-        // Of socat's processes kill(1) reaches that of the listener, and Ctrl-C all.
-        let is_for_all = !forks || sender == Sender::Terminal;
-        let is_passed = is_for_all && gush_link::open::pass_on(signal);
-        let spares = exits && !is_for_all;
+    // By a signal that was passed on alone: the first SIGTERM still waits for clients.
+    let mut drains_for_program = false;
+    let respond = move |signal| {
         let is_first = !stop.is_wanted();
-        let drains = is_passed || is_first && (signal == Termination::Terminate || spares);
+        let is_passed = gush_link::open::pass_on(signal);
+        let may_drain = is_first || std::mem::take(&mut drains_for_program);
+        drains_for_program = is_passed && may_drain;
+        let drains = is_passed || signal == Termination::Terminate && may_drain;
         // A link without `fork` has a single connection, and nothing to drain.
         if drains && forks {
             info!("draining: no new clients, those that are connected finish");

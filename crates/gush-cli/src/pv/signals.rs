@@ -48,7 +48,7 @@ impl SignalHandler {
         });
         let (first, later) = (Arc::clone(&handler), Arc::clone(&handler));
         let (mut tries, mut locked_tries) = (0, 0);
-        let signals = Signals::new(move |signal, _| first.end(signal));
+        let signals = Signals::new(move |signal| first.end(signal));
         let mut signals = signals.while_ending(TRY_EVERY, move || {
             // Later only the wait for a command is left.
             if tries < INTERRUPT_TRIES {

@@ -75,7 +75,7 @@ fn what_has_no_equivalent_is_reported_and_nothing_is_run() {
         gush().args(["socat", "-u", "TUN", "CREATE:made"]).current_dir(dir.path()).output();
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let why = "TUN: network interfaces are left to socat, and to WireGuard";
+    let why = "TUN: network interfaces are left to socat";
     assert_eq!(said(&output), format!("gush: socat: no equivalent: {why}\n"));
     assert!(!dir.path().join("made").exists());
     let output = gush().arg("socat").output().unwrap();
@@ -245,33 +245,21 @@ fn a_program_gets_a_signal_in_the_place_of_the_link() {
     }
 }
 
-/// Of socat's processes kill(1) ends that of the listener, and those of clients go on.
+/// SIGTERM drains; a client that does not end is cut.
 #[test]
-fn clients_outlive_a_listener_that_a_signal_ends() {
+fn a_drain_that_is_cut_has_the_status_of_its_signal() {
     let dir = TempDir::new().unwrap();
-    for (signal, code) in [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
-        for program in programs_as("1.8") {
-            let mut command = Command::new(program[0]);
-            command.args(&program[1..]).args(["-d", "-d", "UNIX-LISTEN:s,fork", "EXEC:cat"]);
-            let link = Running::of({
-                command.current_dir(dir.path());
-                command
-            });
-            link.says("listening on");
-            let mut client = UnixStream::connect(dir.path().join("s")).unwrap();
-            let mut ask = || {
-                client.write_all(b"?").unwrap();
-                client.read_exact(&mut [0]).unwrap();
-            };
-            ask();
-            link.signal(signal);
-            eventually("it listens no more", || !dir.path().join("s").exists());
-            ask();
-            drop(client);
-            let (status, _, said) = link.finish();
-            assert_eq!(status.code(), Some(code), "{program:?} {said}");
-        }
-    }
+    let mut command = gush();
+    let arguments = ["link", "--graceful", "--drain", "0.2", "unix-listen:s,fork", "exec:cat"];
+    command.args(arguments).current_dir(dir.path());
+    let link = Running::of(command);
+    eventually("it listens", || dir.path().join("s").exists());
+    let mut client = UnixStream::connect(dir.path().join("s")).unwrap();
+    client.write_all(b"?").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    link.signal(Signal::TERM);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(143), "{said}");
 }
 
 #[test]
@@ -517,6 +505,9 @@ fn a_refusal_of_a_server_that_is_there_has_the_exit_status_of_socat() {
             ("SOCKS4A:127.0.0.1:h:1,socksport=PORT", b"", 255),
             ("PROXY:127.0.0.1:h:1,proxyport=PORT", b"HTTP/1.0 403 No\r\n\r\n", 255),
             ("OPENSSL:127.0.0.1:PORT,verify=0", b"HTTP/1.0 400 Bad Request\r\n\r\n", 255),
+            ("SOCKS5:127.0.0.1:PORT:h:1", b"\x05\xff", 1),
+            ("SOCKS5:127.0.0.1:PORT:h:1", b"\x04\0", 1),
+            ("SOCKS5:127.0.0.1:PORT:h:1", b"\x05", 1),
         ] {
             let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let port = server.local_addr().unwrap().port().to_string();

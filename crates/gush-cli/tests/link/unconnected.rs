@@ -42,7 +42,8 @@ fn a_broadcast_address_asks_for_its_option() {
         command.args(["link", "-u", "-", &link()]).stdin(file_of(b"x"));
         let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
         let ends = "Permission denied after 0 bytes; 1 more were read but not delivered \
-                    (a broadcast address takes the option broadcast)\n";
+                    (a broadcast address takes the option broadcast; a route or a firewall \
+                    forbids any other)\n";
         assert!(said.ends_with(ends), "{said}");
         let mut command = gush();
         command.args(["link", "-u", "-", &(link() + ",broadcast")]).stdin(file_of(b"x"));

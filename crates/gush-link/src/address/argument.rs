@@ -394,10 +394,10 @@ fn host(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Stri
             && zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         return match address.parse::<Ipv6Addr>() {
             Ok(_) if family == Some(Family::V4) => {
-                fault(piece.clone(), "an IPv6 address where IPv4 is asked for")
+                fault(piece.clone(), "expected an IPv4 address, not IPv6")
             }
             Ok(_) if is_zone => Ok(inner.to_owned()),
-            _ => fault(piece.clone(), "no IPv6 address within the brackets"),
+            _ => fault(piece.clone(), "expected an IPv6 address within the brackets"),
         };
     }
     if let Some((at, c)) =

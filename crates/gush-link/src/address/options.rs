@@ -137,6 +137,9 @@ pub(crate) const TERMINAL: &[Opt] = &[Opt::Raw, Opt::Echo, Opt::Terminal];
 pub(crate) const ACCESS: &[Opt] = &[Opt::ReadOnly, Opt::WriteOnly, Opt::ReadWrite];
 /// Of programs, and of what is opened before this process may become somebody else.
 pub(crate) const IDENTITY: &[Opt] = &[Opt::RunAs, Opt::SetUser, Opt::SetGroup, Opt::Chroot];
+/// Not of a shell's command: in system(3), which socat takes for it, the signals go to another
+/// process.
+pub(crate) const PASSED: &[Opt] = &[Opt::SigHup, Opt::SigInt, Opt::SigQuit];
 pub(crate) const PROGRAM: &[Opt] = &[
     Opt::InputNumber,
     Opt::OutputNumber,
@@ -146,9 +149,6 @@ pub(crate) const PROGRAM: &[Opt] = &[
     Opt::Terminal,
     Opt::Stderr,
     Opt::Setsid,
-    Opt::SigHup,
-    Opt::SigInt,
-    Opt::SigQuit,
     Opt::Pipes,
     Opt::NoFork,
     Opt::Directory,

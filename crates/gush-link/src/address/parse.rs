@@ -21,6 +21,7 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::ReadOnly, Opt::Append),
     (Opt::ReadOnly, Opt::Truncate),
     (Opt::Append, Opt::Seek),
+    (Opt::Append, Opt::SeekEnd),
     (Opt::Seek, Opt::SeekEnd),
     (Opt::Pty, Opt::Pipes),
     (Opt::Pty, Opt::NoFork),

@@ -8,8 +8,8 @@ use crate::address::error::Fault;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
-    ACCESS, BOUND, CALLING, CONNECTED, CONTENT, EMPTY, IDENTITY, IP, MANY, NAMED, OWNED, PROGRAM,
-    PROXIED, RETRIED, SERVING, SOCKET, TCP, TERMINAL,
+    ACCESS, BOUND, CALLING, CONNECTED, CONTENT, EMPTY, IDENTITY, IP, MANY, NAMED, OWNED, PASSED,
+    PROGRAM, PROXIED, RETRIED, SERVING, SOCKET, TCP, TERMINAL,
 };
 use crate::address::{
     Address, Command, Family, Inherited, Local, Nothing, Opt, Options, Remote, Standard, Through,
@@ -249,7 +249,7 @@ kinds! {
         opens One |number, options, how| inherit::numbered(*number, options, how)?;
     Exec(Command) "exec:COMMAND", "a program, with arguments split as by a shell";
         keywords [Plain ["exec"]];
-        options [IDENTITY, PROGRAM],
+        options [IDENTITY, PROGRAM, PASSED],
         runs_program: true, descriptors: 2;
         opens One |command, options, how| child::exec(&command.words(), options, how)?;
     Shell(Command) "shell:COMMAND", "a command line for /bin/sh";

@@ -99,6 +99,11 @@ impl OpenError {
         Self { is_refusal: true, ..self }
     }
 
+    /// What came is no answer of a proxy.
+    pub(crate) fn unanswered(self) -> Self {
+        Self { is_refusal: false, ..self }
+    }
+
     pub(crate) fn is_refusal(&self) -> bool {
         self.is_refusal
     }

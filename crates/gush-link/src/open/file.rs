@@ -173,6 +173,8 @@ fn access(options: &Options, how: &OpenOptions) -> OFlags {
     }
 }
 
+const NO_PLACES: &str = "its bytes have no offsets: leave seek and seek-end out";
+
 async fn open(
     path: &Path,
     kind: Option<FileType>,
@@ -181,6 +183,9 @@ async fn open(
     how: &OpenOptions,
 ) -> Result<End, OpenError> {
     if kind.is_some_and(|kind| kind.is_fifo()) {
+        if options.size_bytes(Opt::Seek).is_some() || options.offset_bytes(Opt::SeekEnd).is_some() {
+            return Err(OpenError::new("seek", Errno::SPIPE).hinted(NO_PLACES));
+        }
         return fifo(path, options, how).await;
     }
     refuse_own_socket(path, kind)?;
@@ -212,8 +217,11 @@ async fn open(
     let start = options.size_bytes(Opt::Seek).map(SeekFrom::Start);
     if let Some(start) = start.or(options.offset_bytes(Opt::SeekEnd).map(SeekFrom::End)) {
         rustix::fs::seek(&fd, start).map_err(|errno| {
-            let is_before = errno == Errno::INVAL;
-            let remedy = is_before.then_some("that is before its start");
+            let remedy = match (errno, start) {
+                (Errno::INVAL, SeekFrom::End(..0)) => Some("that is before its start"),
+                (Errno::SPIPE, _) => Some(NO_PLACES),
+                _ => None,
+            };
             OpenError::new("seek", errno).hinted_by(remedy)
         })?;
     }

@@ -90,6 +90,13 @@ fn file_options_do_what_they_say() {
         assert_eq!(read(&format!("file:{quoted},seek-end=-1")).await.unwrap(), "w");
         let error = read(&format!("file:{quoted},seek-end=-4")).await.unwrap_err();
         assert!(error.hint().unwrap().contains("before its start"), "{error}: {:?}", error.hint());
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        for place in ["seek=0", "seek-end=0"] {
+            let error = read(&format!("file:{},{place}", pipe.display())).await.unwrap_err();
+            assert!(error.hint().unwrap().contains("leave seek"), "{error}: {:?}", error.hint());
+        }
         let error = read(&format!("file:{quoted},trunc")).await.unwrap_err();
         assert!(error.to_string().contains("only read"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");

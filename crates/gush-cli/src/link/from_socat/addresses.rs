@@ -50,13 +50,13 @@ const fn ours(names: &'static [&'static str], keyword: &'static str, argument: A
 /// Alternatives to kinds of addresses that `gush link` lacks; a name that ends with `*` is a start.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["readline"], "`rlwrap gush link - ...` edits lines"),
-    (&["tun", "interface", "if"], "network interfaces are left to socat, and to WireGuard"),
+    (&["tun", "interface", "if"], "network interfaces are left to socat"),
     (&["ip", "ip4", "ip6", "ip-*", "ip4-*", "ip6-*"], "raw IP is left to socat"),
     (&["dtls*", "openssl-dtls*", "ssl-dtls*"], "DTLS is left to socat; tls is over TCP"),
     (&["datagram", "dgram", "sendto"], "with `socket-` before it the numbers of C are read"),
     (&["socks5-*"], "`ssh -R` listens on another host"),
     (&["posixmq*"], "a FIFO, or unix-recv, takes messages of other processes as well"),
-    (&["sctp*", "dccp*"], "this is left to socat; the stream of the Internet is tcp"),
+    (&["sctp*", "dccp*"], "SCTP and DCCP are left to socat"),
 ];
 
 const ROWS: &[Row] = &[

@@ -154,6 +154,10 @@ const INSTEAD: &[(&str, &str)] = &[
         "--pipe-size limits the pipes of a relay; others belong to the programs at both ends",
     ),
     (
+        "sigint sighup sigquit",
+        "a signal ends the link, and the link its programs; exec:'sh -c COMMAND',sigint passes it on",
+    ),
+    (
         "res-* nsaddr dns nameserver defnames dnsrch igntc recurse retrans stayopen usevc",
         "resolv.conf(5) says how names are resolved, and by which servers",
     ),

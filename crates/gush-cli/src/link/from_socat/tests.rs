@@ -363,7 +363,7 @@ fn a_program_gets_the_words_that_socat_would_give_it() {
 fn a_part_without_an_equivalent_is_named_with_the_reason() {
     let cases = [
         ("TUN:10.0.0.1/24 -", "TUN: network interfaces are left to socat"),
-        ("SCTP:h:1 -", "SCTP: this is left to socat; the stream of the Internet is tcp"),
+        ("SCTP:h:1 -", "SCTP: SCTP and DCCP are left to socat"),
         ("TCP:h:1,crlf OPEN:f,cr", "ends of lines"),
         ("-u TCP:h:1,cr OPEN:f,crlf", "ends of lines"),
         ("TCP:h:1,crlf!!- OPEN:f,crlf", "ends of lines"),

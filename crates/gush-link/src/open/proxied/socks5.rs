@@ -27,9 +27,10 @@ pub(super) async fn request(
         None => &[VERSION, 1, NO_PASSWORD],
     };
     proxy.write_all(methods).await.map_err(broken)?;
-    let [version, method] = receive(proxy).await?;
+    // Up to here socat asks whether it is a proxy.
+    let [version, method] = receive(proxy).await.map_err(OpenError::unanswered)?;
     if version != VERSION {
-        return Err(refused("the proxy does not answer as a SOCKS5 proxy does"));
+        return Err(refused("the proxy does not answer as a SOCKS5 proxy does").unanswered());
     }
     match (method, credentials) {
         (NO_PASSWORD, _) => {}
