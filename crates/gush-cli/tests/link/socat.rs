@@ -309,7 +309,8 @@ fn a_unix_listener_and_clients_are_reported_in_the_words_of_socat() {
         Running::of(command)
     };
     let own = gush_test::own_dir().display().to_string();
-    run(&format!("ABSTRACT-LISTEN:{own}")).says(&format!(r#" N listening on AF=1 "\0{own}""#));
+    run(&format!("ABSTRACT-LISTEN:{own}.reported"))
+        .says(&format!(r#" N listening on AF=1 "\0{own}.reported""#));
     run("UNIX-RECVFROM:r").says(" N receiving on AF=1 \"r\"");
     run("UDP-RECVFROM:0,bind=127.0.0.1").says(" N receiving on AF=2 127.0.0.1:");
     let link = run("UNIX-LISTEN:s");
