@@ -25,8 +25,8 @@ pub struct Watch {
 }
 
 /// Lets SIGTERM drain a link that `forks`; a second one and the other ending signals end any link,
-/// unless a program takes them (`sigint`). With `exits` the process has the exit status that a shell
-/// gives to a death by the signal.
+/// unless a program takes them (`sigint`). With `exits` the process has the exit status that a
+/// shell gives to a death by the signal.
 /// `report` is called at SIGUSR1.
 ///
 /// # Errors
