@@ -456,6 +456,13 @@ pub(crate) fn overwrite_decision(
         Update::None => OverwriteDecision::Skip,
         Update::NoneFail => return Err(Error::refusal(target, "not replacing {}")),
         Update::Older => keep_if(!is_older(options, existing, source)),
+        // A pipe or device that is read says nothing by its inode about the bytes that come.
+        Update::Changed | Update::Different
+            if !matches!(kind(source), FileType::RegularFile | FileType::Directory)
+                && options.reads(kind(source)) =>
+        {
+            OverwriteDecision::Copy
+        }
         Update::Changed => {
             keep_if(is_alike(existing, source) && has_same_time(options, existing, source))
         }

@@ -408,8 +408,9 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
             Err(Error::Ended | Error::Io { .. } | Error::Further(_)) if !options.dry_run => {
                 let is_resumable = options.recursive && options.preserve.times;
                 let goes_on = match options.update {
-                    Update::Changed | Update::Different => "the same command copies the rest",
-                    _ if options.resume => "the same command copies the rest",
+                    Update::Different | Update::None => "the same command copies the rest",
+                    Update::Changed if options.preserve.times => "the same command copies the rest",
+                    _ if options.resume && is_resumable => "the same command copies the rest",
                     Update::All if is_resumable => "--resume with -T or -t copies the rest",
                     _ => "copy again",
                 };

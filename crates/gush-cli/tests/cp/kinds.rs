@@ -18,6 +18,18 @@ fn fifos_are_read_and_written_like_files() {
     assert!(output.status.success());
 }
 
+/// Both pipes look the same, and only a read tells what comes.
+#[test]
+fn a_pipe_is_read_whatever_rule_compares_it_with_its_target() {
+    for rule in ["--checksum", "--update=changed"] {
+        let dir = tempfile::tempdir().unwrap();
+        let line = "mkfifo p q; touch -d @1 p q; timeout 20 cat q >got & \
+                    timeout 20 sh -c 'echo through >p' & timeout 20 \"$G\" cp RULE p q; wait; cat got";
+        let output = script(dir.path(), &line.replace("RULE", rule));
+        assert_eq!(stdout(&output), "through\n", "{rule}: {output:?}");
+    }
+}
+
 #[test]
 fn sockets_are_refused_as_sources_and_recreated_by_recursive() {
     let dir = tempfile::tempdir().unwrap();
