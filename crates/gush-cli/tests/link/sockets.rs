@@ -9,6 +9,7 @@ use crate::common::link::{PATIENCE, Running, echo};
 use crate::common::{gush, skipped};
 use gush_test::Port;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// The answer to a client that connects from `from`; none if it is refused.
@@ -67,6 +68,21 @@ fn datagrams_from_another_port_are_dropped() {
     let mut read = [0; 3];
     link.stdout().read_exact(&mut read).unwrap();
     assert_eq!(&read, b"yes");
+}
+
+#[test]
+fn what_others_sent_before_the_first_sender_was_known_is_reported_once_with_its_number() {
+    let link = Running::start(&["udp-listen:127.0.0.1:0", "pipe:"]);
+    let place = link.place();
+    // All is there before the link looks.
+    link.signal(Signal::STOP);
+    let [first, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    first.send_to(b"one", &place).unwrap();
+    (0..3).for_each(|_| assert_eq!(other.send_to(b"no", &place).unwrap(), 2));
+    link.signal(Signal::CONT);
+    let first = first.local_addr().unwrap();
+    let line = link.says("datagrams dropped");
+    assert!(line.contains(&format!("3 datagrams dropped, which are not from {first}")), "{line}");
 }
 
 /// Each end by a link, and between them the boundaries of packets.

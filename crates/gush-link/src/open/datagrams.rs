@@ -58,11 +58,11 @@ enum Senders {
     Only(SocketAddrAny),
     Within(Box<Gate>),
     /// The first sender of a port: what others sent before it was known is dropped.
-    First(Peer, Box<Gate>),
+    First(Box<First>),
 }
 
 impl Senders {
-    fn admit(&self, sender: Option<SocketAddrAny>) -> bool {
+    fn admit(&mut self, sender: Option<SocketAddrAny>) -> bool {
         let peer = |sender: Option<SocketAddrAny>| {
             let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
             let unknown = || Peer::Other("a sender without an address".into());
@@ -72,15 +72,44 @@ impl Senders {
             Self::All => true,
             Self::Only(wanted) => sender.as_ref() == Some(wanted),
             Self::Within(gate) => !gate.refuses(&peer(sender)),
-            Self::First(first, gate) => {
-                let sender = peer(sender);
-                let is_first = sender == *first;
-                if !is_first && !gate.refuses(&sender) {
-                    gate.warn(format_args!("a datagram of {sender} dropped: {first} came first"));
-                }
-                is_first
+            Self::First(first) => first.admit(&peer(sender)),
+        }
+    }
+}
+
+/// What the socket holds of others than its first sender, from before it was connected.
+struct First {
+    peer: Peer,
+    gate: Gate,
+    /// Those that the gate would let in, until they are reported.
+    dropped: u64,
+}
+
+impl First {
+    fn admit(&mut self, sender: &Peer) -> bool {
+        let is_first = *sender == self.peer;
+        if !is_first && !self.gate.refuses(sender) {
+            self.dropped += 1;
+        }
+        is_first
+    }
+
+    fn report(&mut self) {
+        let count = std::mem::take(&mut self.dropped);
+        let (peer, address) = (&self.peer, &self.gate.address);
+        match count {
+            0 => {}
+            1 => tracing::warn!("{address}: a datagram dropped, which is not from {peer}"),
+            _ => {
+                tracing::warn!("{address}: {count} datagrams dropped, which are not from {peer}");
             }
         }
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        self.report();
     }
 }
 
@@ -181,7 +210,12 @@ impl AsyncRead for Datagrams {
                     return Poll::Ready(Ok(()));
                 }
                 Err(Errno::AGAIN) => match &mut ready {
-                    Some(ready) => ready.clear_ready(),
+                    Some(ready) => {
+                        ready.clear_ready();
+                        if let Senders::First(first) = &mut this.senders {
+                            first.report();
+                        }
+                    }
                     None => this.earlier = None,
                 },
                 Err(Errno::INTR) => {}
@@ -330,7 +364,8 @@ pub(super) fn first_sender(
     gate: &Gate,
     ends: Ends,
 ) -> Result<End, OpenError> {
-    let senders = Senders::First(peer.clone(), Box::new(gate.clone()));
+    let senders =
+        Senders::First(Box::new(First { peer: peer.clone(), gate: gate.clone(), dropped: 0 }));
     let layer = Datagrams { earlier, ..Datagrams::new(socket, senders, &peer, ends)? };
     Ok(ending(Conduit::of_layer(layer), peer, ends))
 }

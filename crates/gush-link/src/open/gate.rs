@@ -89,7 +89,7 @@ impl Gate {
     }
 
     /// Warns of what is not served, unless there is too much of it.
-    pub(super) fn warn(&self, what: impl Display) {
+    fn warn(&self, what: impl Display) {
         let passes = self.warnings.lock().unpoisoned().passes(Instant::now());
         if let Some(suppressed) = passes {
             tracing::warn!("{}: {what}{suppressed}", self.address);
