@@ -136,7 +136,7 @@ fn start(
         true => Reach::One(number),
         false => Reach::Group(number),
     };
-    let program = Program { reach, status: None, _passed: Passed::to(number, options) };
+    let program = Program { reach, status: None, passed: Some(Passed::to(number, options)) };
     // Closes the child's ends, without which its end of data would not arrive.
     drop(command);
     let conduit = how.narrowed(ours.step(STEP)?)?;
@@ -248,7 +248,7 @@ fn terminal(options: &Options, how: &OpenOptions) -> io::Result<Ends> {
 pub(super) struct Program {
     reach: Reach,
     status: Option<ExitStatus>,
-    _passed: Passed,
+    passed: Option<Passed>,
 }
 
 impl Program {
@@ -277,6 +277,7 @@ impl Program {
                 let code = ended.exit_status().map_or(0, |code| (code & 0xff) << 8);
                 let status = ExitStatus::from_raw(code | ended.terminating_signal().unwrap_or(0));
                 self.status = Some(status);
+                self.passed = None;
                 return Ok(status);
             }
             // Only if no descriptor was left for a pidfd.
@@ -287,6 +288,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
+        // Before another process may have its number.
+        self.passed = None;
         reaper::end(self.reach);
     }
 }
