@@ -17,6 +17,7 @@ mod tests;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::path::{Component, Path};
 use std::process::ExitCode;
 
 use gush_link::address::{Address, AddressError, Kind, Opt, Target};
@@ -400,7 +401,16 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
 /// Does socat set the place of a file that it then appends to (GOPEN)?
 fn appends_after_a_place(part: &Address) -> bool {
     let is_placed = [Opt::Seek, Opt::SeekEnd].iter().any(|&option| part.options().has(option));
-    is_placed && matches!(part.target(), Target::Path(path) if !path.starts_with("/dev"))
+    is_placed && matches!(part.target(), Target::Path(path) if !is_device(path))
+}
+
+/// Is it the name of a device, which may not be there yet, and not of a file next to devices?
+fn is_device(path: &Path) -> bool {
+    let mut above = path.components();
+    path.starts_with("/dev")
+        && !path.starts_with("/dev/shm")
+        && !above.any(|part| part == Component::ParentDir)
+        && !path.is_file()
 }
 
 fn serves_many(part: &Address) -> bool {

@@ -381,6 +381,8 @@ fn a_part_without_an_equivalent_is_named_with_the_reason() {
         ("SOCKET-DATAGRAM:1:2:0:x2f746d702f7300 -", "answers of its receiver alone"),
         ("UNIX-CONNECT:s,socktype=2 -", "Unix sockets of packets"),
         ("EXEC:a,setpgid=55 -", "process group of its own"),
+        ("-u - /dev/shm/f,seek=512", "GOPEN appends"),
+        ("-u - /dev/../tmp/f,seek=512", "GOPEN appends"),
         ("OPEN:f,perm-early=600 -", "mode=, user= and group= are of what is made"),
         ("UNIX:s,type=5,shut-null -", "shut-null"),
         ("SSL-L:443 -", "cert"),
