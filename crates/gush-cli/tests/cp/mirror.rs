@@ -261,6 +261,16 @@ fn the_source_stays_though_it_has_a_directory_of_its_own_name() {
     assert!(out.contains("d/sub/f\n") && out.contains("d/sub/sub/deep/g\n"), "{out}{err}");
 }
 
+/// What covers it may have a symbolic link in its place.
+#[test]
+fn a_mount_of_the_source_that_a_link_covers_holds_up_no_mirror() {
+    let files = ["a/p/m/q/none", "d/x/f", "d/gone"];
+    let script = "mount --bind d/x a/p/m/q && mount -t tmpfs none a/p && ln -s m a/p/m &&
+        $G cp -aT --delete a d; echo $?; find d | sort";
+    let Some((out, err)) = mounted(&files, script) else { return };
+    assert_eq!(out, "0\nd\nd/p\nd/p/m\n", "{err}");
+}
+
 /// By its own name within itself, a directory below the source is that of the target, and lacks
 /// what the source has there.
 #[test]

@@ -53,10 +53,13 @@ impl Held {
 
     /// Opens a directory of the source that was looked at before.
     pub(super) fn find_same(source: &Place<'_>, stat: &Stat, follow: bool) -> Result<Self, Error> {
-        match Self::find(source, follow)? {
-            (held, found) if same_file(&found, stat) => Ok(held),
-            _ => Err(Error::refusal(source.shown, REPLACED)),
-        }
+        let replaced = || Error::refusal(source.shown, REPLACED);
+        let held = Self::open(source, follow).map_err(|errno| match errno {
+            Errno::NOTDIR | Errno::LOOP => replaced(),
+            errno => Error::os(source.shown, "cannot open directory {}", errno),
+        })?;
+        let found = stat_of(&held, source.shown)?;
+        if same_file(&found, stat) { Ok(held) } else { Err(replaced()) }
     }
 
     /// Opens the directory that was `expected`, or fails with ESTALE.
@@ -141,5 +144,27 @@ pub(crate) fn lost(shown: &Path, errno: Errno) -> Error {
             "not copying {}: its directory was moved or replaced while being copied",
         ),
         errno => Error::os(shown, "cannot open the directory of {} again", errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_took_the_name_of_a_directory_is_told_as_a_replacement() {
+        let dir = tempfile::tempdir().unwrap();
+        let [name, elsewhere] = ["name", "elsewhere"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&name).unwrap();
+        let stat = Place::here(&name).stat(false).unwrap();
+        std::fs::rename(&name, &elsewhere).unwrap();
+        let said = || Held::find_same(&Place::here(&name), &stat, false).unwrap_err().to_string();
+        symlink(&elsewhere, &name).unwrap();
+        assert!(said().contains("as it was replaced"), "{}", said());
+        std::fs::remove_file(&name).unwrap();
+        std::fs::write(&name, "").unwrap();
+        assert!(said().contains("as it was replaced"), "{}", said());
     }
 }

@@ -151,7 +151,8 @@ impl<S: Source> TargetDir<S> {
     }
 
     /// The descriptors of a directory that was let go, reopened from one of its subdirectories by
-    /// two calls at any depth. `None` where a link led there: `..` is another directory.
+    /// two calls at any depth. `None` if it is held, or if `..` is another directory: a link led
+    /// there.
     pub(crate) fn pair_from(&self, below: &Pair<S::Held>) -> Option<Arc<Pair<S::Held>>> {
         match self.is_held() {
             true => None,

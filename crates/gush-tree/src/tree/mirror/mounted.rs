@@ -34,8 +34,8 @@ pub fn mounted_below(dir: BorrowedFd<'_>) -> Option<Vec<u64>> {
             Ok(held) => {
                 identities.extend(retry_on_intr(|| fs::fstat(&held)).ok().map(|s| identity(&s)))
             }
-            // Another mount covers it.
-            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            // Another mount covers it. The names of a mount are no symbolic links.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             // Others reach it.
             Err(_) => return None,
         }
