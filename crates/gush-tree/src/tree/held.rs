@@ -11,7 +11,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::error::Error;
 use crate::metadata::Handle;
-use crate::place::{FileId, Place, REPLACED, same_file, stat_of};
+use crate::place::{FileId, Place, REPLACED, same_file, stat_of, still};
 
 /// An open directory.
 #[derive(Debug)]
@@ -53,13 +53,16 @@ impl Held {
 
     /// Opens a directory of the source that was looked at before.
     pub(super) fn find_same(source: &Place<'_>, stat: &Stat, follow: bool) -> Result<Self, Error> {
-        let replaced = || Error::refusal(source.shown, REPLACED);
-        let held = Self::open(source, follow).map_err(|errno| match errno {
-            Errno::NOTDIR | Errno::LOOP => replaced(),
-            errno => Error::os(source.shown, "cannot open directory {}", errno),
+        let held = Self::open(source, follow).map_err(|errno| {
+            let is_same = || source.stat(follow).is_ok_and(|found| same_file(&found, stat));
+            match errno {
+                // A file or a symbolic link has the name.
+                Errno::NOTDIR | Errno::LOOP if !is_same() => Error::refusal(source.shown, REPLACED),
+                errno => Error::os(source.shown, "cannot open directory {}", errno),
+            }
         })?;
-        let found = stat_of(&held, source.shown)?;
-        if same_file(&found, stat) { Ok(held) } else { Err(replaced()) }
+        still(&held, stat, source.shown)?;
+        Ok(held)
     }
 
     /// Opens the directory that was `expected`, or fails with ESTALE.
