@@ -349,7 +349,17 @@ fn single(
             .note("retry", "a host that is unknown is looked up again; with socat it is an error");
     }
     if keyword.starts_with("unix") && listens(keyword) {
-        options.set_early_when_made();
+        for (pieces, why) in options.set_early_when_made() {
+            report.missing(&pieces, why);
+        }
+    }
+    for (option, why) in options.take_wrong() {
+        report.wrong(&option, why);
+    }
+    if keyword == "shell" {
+        for option in options.take_all(options::PASSED_SIGNALS) {
+            report.missing(&option, "a command of SYSTEM gets no signal of socat's: say EXEC");
+        }
     }
     if head.starts_with("abstract") {
         options.change_bind(|name| format!("@{name}"));

@@ -240,6 +240,8 @@ const PASSWORDS: &str = "proxyauth proxy-auth proxy-authorization sockspass";
 const SOURCE_PORT: &str = "sourceport sp";
 const SOCKET_TYPE: &str = "socktype so-type type";
 const FAMILY: &str = "pf protocol-family";
+/// Options that pass a signal on to the program.
+pub const PASSED_SIGNALS: &str = "sighup sigint sigquit";
 const MADE_EARLY: &[(&str, &str)] =
     &[("perm-early", "mode"), ("user-early uid-e", "user"), ("group-early gid-e", "group")];
 /// Options that do not change a new pseudo-terminal before `sane`.
@@ -451,12 +453,43 @@ impl SocatOptions {
         }
     }
 
-    /// What is set first of the name of a socket is set once it is there.
-    pub fn set_early_when_made(&mut self) {
-        for one in &mut self.0 {
-            let made = MADE_EARLY.iter().find(|(names, _)| is_in(names, &one.name));
-            one.ours = made.map_or_else(|| one.ours.clone(), |(_, ours)| (*ours).to_owned());
+    /// What is set first of the name of a socket is set once it is there. Returns what is set again
+    /// later, and why it is refused.
+    pub fn set_early_when_made(&mut self) -> Vec<(String, &'static str)> {
+        let mut refused = Vec::new();
+        for (names, ours) in MADE_EARLY {
+            let is_same = |one: &&Translated| {
+                named(&one.ours).is_some_and(|option| option.row().name == *ours)
+            };
+            match self.0.iter().find(is_same).map(|one| one.text.clone()) {
+                Some(later) => refused.extend(self.take_all(names).into_iter().map(|early| {
+                    (format!("{early},{later}"), "gush link sets it once: give one of them")
+                })),
+                None => {
+                    for one in self.0.iter_mut().filter(|one| is_in(names, &one.name)) {
+                        (*ours).clone_into(&mut one.ours);
+                    }
+                }
+            }
         }
+        refused
+    }
+
+    /// Removes what socat refuses and `gush link` would take. Returns it, and why it is refused.
+    pub fn take_wrong(&mut self) -> Vec<(String, &'static str)> {
+        let why = |one: &Translated| {
+            if one.value.as_deref().is_some_and(|value| is_no_octal(&one.ours, value)) {
+                Some("a number that begins with 0 is octal")
+            } else if one.value.is_some() && is_in(PASSED_SIGNALS, &one.name) {
+                Some("it takes no value")
+            } else {
+                None
+            }
+        };
+        let wrong = |one: &Translated| why(one).map(|why| (one.redacted(), why));
+        let taken: Vec<_> = self.0.iter().filter_map(wrong).collect();
+        self.0.retain(|one| why(one).is_none());
+        taken
     }
 
     /// An empty write is no end of a stream, and nothing at all.
@@ -578,31 +611,47 @@ impl Translated {
 /// The value of an option of ours, where socat reads a number that begins with 0x as hexadecimal,
 /// and with 0 as octal. As the value of `setsockopt` the latter is decimal there, and octal here.
 fn decimal(ours: &str, value: String) -> String {
-    let is_octal = |text: &str| {
-        text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
-    };
     if let Some((socket_option, number)) = value.rsplit_once(':')
         && ours == "setsockopt"
         && is_octal(number)
     {
         return format!("{socket_option}:{}", number.trim_start_matches('0'));
     }
-    let is = |name: &&str| name.eq_ignore_ascii_case(ours);
-    let row = Opt::all().find(|row| is(&row.name) || row.aliases.iter().any(is));
-    let is_number = row.is_some_and(|row| match row.takes {
-        Takes::Count | Takes::Retries | Takes::Size | Takes::Offset => true,
-        Takes::Seconds => [Opt::KeepIdle, Opt::KeepInterval].contains(&row.option),
-        _ => false,
-    });
     let (sign, digits) = value.split_at(usize::from(value.starts_with('-')));
     let number = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => u64::from_str_radix(digits, 8).ok().filter(|_| is_octal(digits)),
     };
-    match number.filter(|_| is_number) {
+    match number.filter(|_| is_number(ours)) {
         Some(number) => format!("{sign}{number}"),
         None => value,
     }
+}
+
+/// An option of ours by its name.
+fn named(ours: &str) -> Option<Opt> {
+    let is = |name: &&str| name.eq_ignore_ascii_case(ours);
+    let row = Opt::all().find(|row| is(&row.name) || row.aliases.iter().any(is))?;
+    Some(row.option)
+}
+
+/// Does an option of ours take what is a number to socat?
+fn is_number(ours: &str) -> bool {
+    named(ours).is_some_and(|option| match option.row().takes {
+        Takes::Count | Takes::Retries | Takes::Size | Takes::Offset => true,
+        Takes::Seconds => [Opt::KeepIdle, Opt::KeepInterval].contains(&option),
+        _ => false,
+    })
+}
+
+/// Does the text begin as an octal number of socat's?
+fn is_octal(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Is a value left by [`decimal`] no number to socat, for a digit beyond 7?
+fn is_no_octal(ours: &str, value: &str) -> bool {
+    is_number(ours) && is_octal(value.strip_prefix('-').unwrap_or(value))
 }
 
 impl fmt::Display for Translated {
