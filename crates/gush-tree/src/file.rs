@@ -62,7 +62,7 @@ impl Common<'_> {
             // Its change time is that of the last name, and shows no other change.
             && (entry.stat.st_nlink == 1 || !job.lacks_attributes(&there)?)
         {
-            return self.keep_newer(&job, &there, events);
+            return self.keep_newer(&job, &there, None, events);
         }
         // A copy that goes on removes what is in its way, of which the earlier one may have
         // made a part; nothing good is removed for a source that cannot be read.
@@ -75,11 +75,12 @@ impl Common<'_> {
         if options.specials == Specials::Refuse {
             special::refuse(&entry.place, kind(entry.stat))?;
         }
-        let prepared = match self.decide(&job, is_new, events)? {
+        let (decision, claim) = self.decide(&job, is_new, events)?;
+        let prepared = match decision {
             Decision::Copy(prepared) => prepared,
             Decision::Skip => return Ok(skipped(&job)),
-            Decision::Keep(existing) => return self.keep_newer(&job, &existing, events),
-            Decision::Update(existing) => match self.keep(&job, &existing, true, events)? {
+            Decision::Keep(existing) => return self.keep_newer(&job, &existing, claim, events),
+            Decision::Update(existing) => match self.keep(&job, &existing, true, None, events)? {
                 Some(done) => return Ok(done),
                 None => job.make_room(&existing, events)?,
             },
@@ -137,15 +138,16 @@ impl Common<'_> {
         job: &Job<'_>,
         is_new: bool,
         events: &mut dyn Events,
-    ) -> Result<Decision, Error> {
+    ) -> Result<(Decision, Option<Claim<'_>>), Error> {
         let decision = job.prepare(is_new, events)?;
-        if let (Decision::Keep(there), true) = (&decision, self.keeps_apart) {
+        let (Decision::Keep(there), true) = (&decision, self.keeps_apart) else {
+            return Ok((decision, None));
+        };
+        match self.writers.claim_kept(there) {
             // A file with several names is not written to.
-            if !self.writers.claim_kept(there) && there.st_nlink == 1 {
-                return job.prepare(is_new, events);
-            }
+            None if there.st_nlink == 1 => Ok((job.prepare(is_new, events)?, None)),
+            claim => Ok((decision, claim)),
         }
-        Ok(decision)
     }
 
     /// Refuses to write to a file that holds the copy of another source, or may be given one by
@@ -244,9 +246,10 @@ impl Common<'_> {
         &self,
         job: &Job<'_>,
         existing: &Stat,
+        claim: Option<Claim<'_>>,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
-        Ok(self.keep(job, existing, false, events)?.unwrap_or_else(|| skipped(job)))
+        Ok(self.keep(job, existing, false, claim, events)?.unwrap_or_else(|| skipped(job)))
     }
 
     /// As [`keep_newer`](Self::keep_newer), or brings the target's attributes up to date. `None` if
@@ -256,6 +259,7 @@ impl Common<'_> {
         job: &Job<'_>,
         existing: &Stat,
         is_updated: bool,
+        claim: Option<Claim<'_>>,
         events: &mut dyn Events,
     ) -> Result<Option<Done>, Error> {
         let target = &job.target.place;
@@ -265,9 +269,17 @@ impl Common<'_> {
         };
         let is_itself = |stat: Stat| same_file(&stat, existing);
         if kind(existing) == FileType::Directory || !target.stat(false).is_ok_and(is_itself) {
+            claim.into_iter().for_each(Claim::keep);
             return stays(events);
         }
-        match self.copied.turn(job.options(), job.source.stat, job.target) {
+        let turn = self.copied.turn(job.options(), job.source.stat, job.target);
+        let is_claimed = claim.is_some();
+        match &turn {
+            // This name leaves the file, which is free for a copy by its other names.
+            Turn::Again(earlier) if earlier.file != FileId::of(existing) => drop(claim),
+            _ => claim.into_iter().for_each(Claim::keep),
+        }
+        match turn {
             Turn::Alone => stays(events),
             Turn::First(claim) => {
                 let done = stays(events)?;
@@ -287,7 +299,11 @@ impl Common<'_> {
             }
             Turn::Again(earlier) => match links::again(job, &earlier, events)? {
                 true => Ok(Some(Done::new(Action::HardLinked))),
-                false => stays(events),
+                false => {
+                    let claim = is_claimed.then(|| self.writers.claim_kept(existing)).flatten();
+                    claim.into_iter().for_each(Claim::keep);
+                    stays(events)
+                }
             },
         }
     }

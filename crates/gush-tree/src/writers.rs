@@ -27,6 +27,8 @@ struct InUse {
     busy: HashSet<FileId>,
     waiting: usize,
     claimed: FileSet,
+    /// Those of them that several names keep: no failure of one name ends their claim.
+    kept_again: FileSet,
 }
 
 /// A set of files. One inode number is most often near another: a bit for each of 64 takes a tenth
@@ -77,7 +79,10 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.writers.state.lock().unpoisoned().claimed.remove(self.file);
+        let mut state = self.writers.state.lock().unpoisoned();
+        if !state.kept_again.contains(self.file) {
+            state.claimed.remove(self.file);
+        }
     }
 }
 
@@ -100,11 +105,16 @@ impl Writers {
         Some(WriteLock { writers: self, file })
     }
 
-    /// Claims a target that needs no copy, for good, once no other thread writes into it. `false`
-    /// if it is claimed already.
-    pub(crate) fn claim_kept(&self, existing: &Stat) -> bool {
+    /// Claims a target that needs no copy, once no other thread writes into it. `None` if it is
+    /// claimed already, and stays so.
+    pub(crate) fn claim_kept(&self, existing: &Stat) -> Option<Claim<'_>> {
         let file = FileId::of(existing);
-        self.until_free(file).claimed.insert(file)
+        let mut state = self.until_free(file);
+        if state.claimed.insert(file) {
+            return Some(Claim { writers: self, file });
+        }
+        state.kept_again.insert(file);
+        None
     }
 
     fn until_free(&self, file: FileId) -> MutexGuard<'_, InUse> {
@@ -123,8 +133,7 @@ impl Writers {
         self.state.lock().unpoisoned().claimed.insert(file).then(|| Claim { writers: self, file })
     }
 
-    /// Claims a file that was just made. A claim on its inode number is of a file that is gone: one
-    /// that was kept, and whose name then became a link to another copy.
+    /// Claims a file that was just made. A claim on its inode number is of a file that is gone.
     pub(crate) fn claim_new(&self, file: FileId) -> Claim<'_> {
         self.state.lock().unpoisoned().claimed.insert(file);
         Claim { writers: self, file }
@@ -187,5 +196,14 @@ mod tests {
         // The number of a file that is gone.
         drop(writers.claim_new(file(63)));
         assert!(!claimed(file(63)));
+
+        let kept = tempfile::tempfile().unwrap();
+        let stat = rustix::fs::fstat(&kept).unwrap();
+        drop(writers.claim_kept(&stat).unwrap());
+        assert!(!claimed(FileId::of(&stat)));
+        let first = writers.claim_kept(&stat).unwrap();
+        assert!(writers.claim_kept(&stat).is_none());
+        drop(first);
+        assert!(claimed(FileId::of(&stat)), "another name keeps the file");
     }
 }

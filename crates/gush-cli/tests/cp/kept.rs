@@ -263,6 +263,32 @@ fn files_that_changed_names_are_copied() {
     }
 }
 
+/// A kept file of the target whose name becomes a link to another copy is free for its other name.
+#[test]
+fn a_file_whose_name_became_a_link_is_written_by_its_other_name() {
+    for (copy, sign) in [("$G cp --threads=1", ""), ("$C", "h:")] {
+        let dir = tempfile::tempdir().unwrap();
+        // The file system decides in which order the names come.
+        let output = remote(
+            dir.path(),
+            &format!(
+                "w() {{ echo $2 >$1; touch -d @$3 $1; }}
+                for x in a b c d e f g h; do for first in 1 2; do
+                    rm -rf s t; mkdir s t; [ $first = 1 ] || w s/$x y 1
+                    w s/1$x x 2; ln s/1$x s/2$x; [ $first = 2 ] || w s/$x y 1
+                    w t/1$x x 2; w t/2$x x 2; ln t/$first$x t/$x
+                    {copy} -aT --update=changed s {sign}t
+                    [ \"`stat -c %h t/1$x t/2$x t/$x; cat t/$x`\" = '2
+2
+1
+y' ] || ls -li s t
+                done; done"
+            ),
+        );
+        assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()), "{copy}");
+    }
+}
+
 /// Names that are links to each other on both sides, with equal bytes and with others.
 #[test]
 fn unchanged_links_are_no_copies() {
