@@ -68,6 +68,7 @@ pub mod proxy;
 mod record;
 mod roles;
 mod serve;
+mod server;
 mod session;
 mod settings;
 mod shape;

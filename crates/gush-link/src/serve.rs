@@ -1,37 +1,29 @@
-//! From two addresses to connections: a single one, or one for every client.
-//!
-//! A client is accepted only if a place is free (`max-children=`, descriptors); otherwise it stays
-//! in the kernel's queue. Every wait is raced against [`Stop`](crate::Stop).
+//! From two addresses to a connection, or to a [server](crate::server) of every client. Every wait is
+//! raced against [`Stop`](crate::Stop).
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::pin::pin;
 use std::sync::{Arc, Mutex as StdMutex};
-use std::time::Duration;
 
 use gush_text::with_unit;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
-use tracing::{error, info, warn};
+use tokio::sync::Mutex;
+use tracing::warn;
 
 use crate::address::{Address, Opt};
 use crate::connection;
 use crate::ends::{accept, listen, open_failure, open_one, open_ready};
 use crate::exporter;
-use crate::handover::{Event, FAILED, Handover, HandoverRole, Metrics, Relays, Resumed};
+use crate::handover::{Handover, Metrics, Relays};
 use crate::ledger::Ledger;
-use crate::limits::Places;
 use crate::open::{Listener, Peer, Throttle, prepare, reaper};
 use crate::record::{Failure, Record};
 use crate::roles::Roles;
+use crate::server::serve_all;
 use crate::session::{Arrival, EARLY_WARNINGS, Name, Other, Shared};
 use crate::settings::Settings;
 use crate::shared_end::SharedEnd;
 use crate::stop::{Cancellation, Stop};
-use crate::workers::{self, Balance, LoadGuard, Seat, Workers};
-
-/// How long a handover may go on once the link drains.
-const LAST_GROUPS: Duration = Duration::from_secs(1);
+use crate::workers;
 
 /// Runs a link to its end.
 ///
@@ -200,28 +192,19 @@ fn not_opened(
 }
 
 /// The result of `work`, or `None` if `stop` is over first.
-async fn until<T>(stop: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        () = stop => None,
-        done = work => Some(done),
-    }
-}
-
-/// As [`until`], but a result that is there at once counts, also after `stop`.
-async fn at_once_or_until<T>(
+pub(crate) async fn until<T>(
     stop: impl Future<Output = ()>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
     tokio::select! {
         biased;
-        done = work => Some(done),
         () = stop => None,
+        done = work => Some(done),
     }
 }
 
 /// Resolves when draining is wanted, or `accept-timeout` has passed since the last client came.
-async fn no_more_clients(shared: &Shared) {
+pub(crate) async fn no_more_clients(shared: &Shared) {
     let late = async {
         let Some(limit) = shared.client.options().duration(Opt::AcceptTimeout) else {
             return std::future::pending().await;
@@ -254,301 +237,21 @@ async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failur
     }
 }
 
-/// A client of a link that serves many.
-pub(crate) struct Client {
-    work: Work,
-    /// Released at the end.
-    _place: Option<OwnedSemaphorePermit>,
-    open: Arc<Open>,
-}
-
-/// What is to be done for a client.
-enum Work {
-    Serve(Arrival),
-    Resume(Box<Resumed>),
-}
-
-/// A link for as long as clients are served or may come.
-struct Open {
-    shared: Arc<Shared>,
-    /// No message is ever sent: the channel closes when the last connection has ended.
-    _until_closed: mpsc::Sender<Infallible>,
-}
-
-impl Client {
-    /// Serves the client to the end. Not `async`, which would keep the client twice.
-    pub fn serve(self, guard: LoadGuard) -> impl Future<Output = ()> + Send {
-        let Self { mut work, _place: place, open } = self;
-        async move {
-            // The failure is this client's alone, and logged already.
-            let (shared, cancellation) = (&open.shared, guard.cancellation());
-            match work {
-                Work::Serve(Arrival { client, ref mut known }) => {
-                    let _ = connection::serve(shared, client, known, cancellation).await;
-                }
-                Work::Resume(resumed) => {
-                    Box::pin(connection::resume(shared, *resumed, cancellation)).await;
-                }
-            }
-            drop(place);
-        }
-    }
-}
-
-/// Does a link accept clients?
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Accepting {
-    Goes,
-    /// During a handover, which may fail.
-    Rests,
-    Ended,
-}
-
-/// Accepts clients on a further thread.
-pub(crate) struct Acceptor {
-    listener: Listener,
-    places: Arc<Places>,
-    open: Arc<Open>,
-    /// Dropped after the listener, so that the sender sees when all are closed.
-    accepting: watch::Receiver<Accepting>,
-}
-
-impl Acceptor {
-    /// Accepts while the link does, and only while no other thread has fewer clients.
-    pub async fn run(self, balance: Balance) {
-        let Self { mut listener, places, open, mut accepting } = self;
-        let place = || balance.has_fewest().then(|| places.free_now()).flatten();
-        loop {
-            let now = accepting.wait_for(|now| *now != Accepting::Rests).await.map(|now| *now);
-            if now.is_err() || now.is_ok_and(|now| now == Accepting::Ended) {
-                break;
-            }
-            let over = async {
-                let _ = accepting.changed().await;
-            };
-            let place = match until(over, listener.accept_if(place)).await {
-                None => continue,
-                Some(None) => break,
-                Some(Some(place)) => place,
-            };
-            // Also during a handover, whose connections leave it their descriptors.
-            let admitted = at_once_or_until(open.shared.stop.draining(), listener.admitted());
-            let client = match admitted.await {
-                None => break,
-                Some(Ok(client)) => client,
-                Some(Err(error)) => {
-                    let address = &open.shared.client;
-                    warn!("{address}: an accepted client is given up: {error}");
-                    continue;
-                }
-            };
-            let work = Work::Serve(open.shared.arrived(client));
-            let client = Client { work, _place: Some(place), open: Arc::clone(&open) };
-            tokio::spawn(client.serve(balance.guard()));
-            tokio::task::yield_now().await;
-        }
-        listener.close();
-        drop(accepting);
-    }
-}
-
-/// Serves every client until draining is wanted or a new process takes over, then lets connected
-/// clients finish.
-async fn serve_all(
-    mut listener: Listener,
-    shared: Arc<Shared>,
-    max_children: Option<usize>,
-    handover: Option<Handover>,
-) -> Result<(), Failure> {
-    let threads = shared.settings.most_threads();
-    let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
-    let places = Arc::new(places);
-    let mut standing = match handover {
-        Some(handover) => handover.stand_by(&mut listener, &shared)?,
-        None => HandoverRole::Apart,
-    };
-    let accepting = watch::Sender::new(match standing.accepts() {
-        true => Accepting::Goes,
-        false => Accepting::Rests,
-    });
-    listener.limit_stays();
-    listener.makes_room_while(places.are_short());
-    let (until_closed, mut all_closed) = mpsc::channel::<Infallible>(1);
-    let open = Arc::new(Open { shared: Arc::clone(&shared), _until_closed: until_closed });
-    let mut workers = Workers::new(threads, &shared.stop);
-    let seat = |listener: &Listener, workers: &mut Workers| {
-        workers.seat(|| {
-            // Two listeners pair their clients in the order of arrival at both.
-            if let Other::Listener(..) = shared.other {
-                return None;
-            }
-            let (places, open) = (Arc::clone(&places), Arc::clone(&open));
-            let (listener, accepting) = (listener.try_clone()?, accepting.subscribe());
-            Some(Acceptor { listener, places, open, accepting })
-        })
-    };
-    let client = |work, place| Client { work, _place: place, open: Arc::clone(&open) };
-    let resume = |all: Vec<(Box<Resumed>, Seat)>, workers: &Workers| {
-        for (resumed, seat) in all {
-            shared.ledger.resume(resumed.id, Arc::clone(&resumed.counts));
-            workers.serve(client(Work::Resume(resumed), places.free_now()), seat);
-        }
-    };
-    let mut over = pin!(no_more_clients(&shared));
-    let ended = loop {
-        let accepts = standing.accepts();
-        let accepted = async {
-            let place = places.take(&shared.ledger).await;
-            (accept(&mut listener).await, place)
-        };
-        let mut is_over = false;
-        let event = tokio::select! {
-            biased;
-            () = over.as_mut() => {
-                is_over = true;
-                // Those that come meanwhile are the new process's, if there is one.
-                let _ = accepting.send(Accepting::Rests);
-                let last = tokio::time::timeout(LAST_GROUPS, standing.last_event()).await;
-                let Ok(Some(event)) = last else { break Ok(()) };
-                event
-            }
-            event = standing.event() => event,
-            (accepted, place) = accepted, if accepts => match accepted {
-                Ok(end) => {
-                    let seat = seat(&listener, &mut workers);
-                    workers.serve(client(Work::Serve(shared.arrived(end)), place), seat);
-                    // Another thread may accept the next client while this one is served.
-                    if accepting.receiver_count() > 0 {
-                        tokio::task::yield_now().await;
-                    }
-                    continue;
-                }
-                Err(failure) => break Err(failure),
-            },
-        };
-        let taker = match event {
-            Event::Known(known) => {
-                known.place(|| seat(&listener, &mut workers));
-                continue;
-            }
-            Event::Taken(taken) => {
-                let taken = taken.map(|all| resume(all, &workers));
-                match standing.end(taken, &mut listener, &shared) {
-                    Ok(()) => {
-                        let _ = accepting.send(Accepting::Goes);
-                        continue;
-                    }
-                    Err(failure) => break Err(failure),
-                }
-            }
-            Event::Asked(taker) => taker,
-        };
-        let _ = accepting.send(Accepting::Rests);
-        // No client comes here meanwhile (`accept-timeout=`). The new process has been told to
-        // take over, and would stop if this one did not finish: a drain cuts only what stalls.
-        let stalled = async {
-            shared.stop.draining().await;
-            tokio::time::sleep(LAST_GROUPS).await;
-        };
-        match taker.give(&shared, stalled).await {
-            Ok(stay) => {
-                info!("a new process serves the clients from here on; {stay} stay here");
-                standing.gave(&mut listener);
-                break Ok(());
-            }
-            Err(error) => warn!("{FAILED}: {error}"),
-        }
-        if is_over {
-            break Ok(());
-        }
-        let _ = accepting.send(Accepting::Goes);
-    };
-    // What comes until the running link has noticed belongs to this process.
-    while let HandoverRole::Taking(_) = standing {
-        match standing.event().await {
-            Event::Known(known) => known.place(|| seat(&listener, &mut workers)),
-            Event::Taken(taken) => {
-                let taken = taken.map(|all| resume(all, &workers));
-                drop(standing.end(taken, &mut listener, &shared));
-            }
-            Event::Asked(_) => break,
-        }
-    }
-    // Accepted before a handover, it waits for descriptors.
-    if listener.has_client() {
-        match at_once_or_until(shared.stop.draining(), accept(&mut listener)).await {
-            Some(Ok(end)) => {
-                let seat = seat(&listener, &mut workers);
-                let work = Work::Serve(shared.arrived(end));
-                workers.serve(client(work, places.free_now()), seat);
-            }
-            Some(Err(failure)) => warn!("an accepted client is given up: {failure}"),
-            None => {}
-        }
-    }
-    // All copies of the listener close here, so that new clients are refused and not queued.
-    let _ = accepting.send(Accepting::Ended);
-    accepting.closed().await;
-    drop(standing);
-    listener.close();
-    // It would keep the channel open.
-    drop(open);
-    if let Err(failure) = &ended
-        && shared.ledger.active() > 0
-    {
-        error!("{failure}; no new clients are accepted, connected ones finish");
-    }
-    let closed = async {
-        let _: Option<Infallible> = all_closed.recv().await;
-    };
-    let drained = drained(closed, &shared).await;
-    // After the drain: dropping a runtime cancels its tasks.
-    workers.join();
-    let Other::Shared(end) = &shared.other else { return ended.and(drained) };
-    let settings = &shared.settings;
-    let closing = end.close(settings.linger, settings.drain_limit());
-    let closed = until(shared.stop.cancelled(), closing).await;
-    ended.and(drained).and(closed.unwrap_or(Ok(())))
-}
-
-/// Waits until all clients are served. Those left at the drain limit are cut.
-async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<(), Failure> {
-    let limit = shared.settings.drain_limit();
-    let late = async {
-        shared.stop.draining().await;
-        tokio::time::sleep(limit).await;
-    };
-    tokio::pin!(closed);
-    tokio::select! {
-        biased;
-        () = &mut closed => return Ok(()),
-        () = late => {}
-    }
-    let cut = shared.ledger.active();
-    shared.stop.cut();
-    closed.await;
-    let were = if cut == 1 { "connection was" } else { "connections were" };
-    let advice = shared.settings.advice("--drain TIME waits longer");
-    let limit = with_unit(limit);
-    let why = format!("{cut} {were} cut {limit} after draining began{advice}");
-    Err(Failure::new(why, None))
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Write;
+    use std::time::Duration;
 
     use tokio::time::Instant;
 
     use super::*;
-    use crate::connection::{Connection, ConnectionResult, Relaying};
+    use crate::connection::{Connection, ConnectionResult};
     use crate::open::End;
-    use crate::programs;
     use crate::proxy::Version;
     use crate::record::Ending;
     use crate::session::Names;
 
-    fn shared(settings: Settings) -> Shared {
+    pub(crate) fn shared(settings: Settings) -> Shared {
         let address = |text: &str| text.parse::<Address>().expect("an address");
         Shared {
             settings: Arc::new(settings),
@@ -563,40 +266,6 @@ mod tests {
             relays: None,
             is_ipv6: false,
         }
-    }
-
-    #[test]
-    fn an_idle_connection_takes_little_memory() {
-        /// Of the future that a function returns.
-        fn bytes<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {
-            size_of::<F>()
-        }
-        let relayed = bytes(|of: &'static mut Relaying, settings: &'static Settings| {
-            programs::relayed(&mut of.relay, &mut of.first, &mut of.second, settings)
-        });
-        let (task, relaying) = (bytes(Client::serve), size_of::<Relaying>());
-        let ends = 2 * size_of::<End>();
-        let all = task + relaying + relayed + ends;
-        assert!(all <= 1800, "{task} + {relaying} + {relayed} + {ends} bytes");
-    }
-
-    /// The clock stands still, and goes to the next timer when there is nothing else to do.
-    #[tokio::test(start_paused = true)]
-    async fn clients_are_cut_half_a_minute_after_draining_began_or_as_the_settings_say() {
-        for (drain, seconds) in [(None, 30), (Some(Duration::from_secs(5)), 5)] {
-            let shared = shared(Settings { drain, ..Settings::default() });
-            let began = Instant::now();
-            shared.stop.drain();
-            // Its clients go on until they are cut.
-            let failure =
-                drained(shared.stop.cancelled(), &shared).await.expect_err("they are cut");
-            assert_eq!(began.elapsed().as_secs(), seconds, "{failure}");
-        }
-        // Clients that finish before are not.
-        let shared = shared(Settings::default());
-        shared.stop.drain();
-        let finished = tokio::time::sleep(Duration::from_secs(29));
-        drained(finished, &shared).await.expect("nobody is cut");
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::warn;
 
-use crate::serve::{Acceptor, Client};
+use crate::server::{Acceptor, Client};
 use crate::stop::{Cancellation, Stop};
 
 /// The most threads that accept, the main thread included: a new client wakes each of them that

@@ -58,7 +58,8 @@ use crate::roles::Roles;
 use crate::session::Shared;
 use crate::settings::Settings;
 
-use give::{Giver, Taker};
+use give::Giver;
+pub(crate) use give::Taker;
 pub(crate) use relays::{Entry, Relays, Request};
 use take::Taking;
 pub(crate) use take::{Newcomers, Resumed, Taken, Untaken};
