@@ -1,10 +1,11 @@
 //! `gush pipe` asked for nonsense, or in a place where no pipe works: a sentence with a remedy.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{gush, skipped, strace};
+use crate::common::{bounded, gush, skipped, strace};
 use tempfile::TempDir;
 
 fn text(bytes: &[u8]) -> String {
@@ -216,4 +217,18 @@ fn denied_vmsplice_is_reported_with_the_alternative() {
             says(&output.unwrap(), "use --technique socket or write");
         }
     }
+}
+
+#[test]
+fn a_failed_look_for_room_ends_the_hostile_reader() {
+    // The first call waits for the first byte.
+    let mut command = match strace(&["-e", "inject=ppoll:error=ENOMEM:when=2"]) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    command.args(["pipe", "read", "--hold"]);
+    let (from, mut to) = std::io::pipe().unwrap();
+    to.write_all(&[b'X'; 4096]).unwrap();
+    let output = bounded(60, &command).stdin(from).output().unwrap();
+    says(&output, "poll failed after 4096 bytes: Cannot allocate memory");
 }

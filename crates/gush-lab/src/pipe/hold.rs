@@ -75,8 +75,9 @@ impl<'a> Hold<'a> {
                 Err(Errno::INTR) => {}
                 // "Nothing there" or "no room here": with room left it is the former.
                 Err(Errno::AGAIN) => {
-                    let has_room = gush::poll_now(into, PollFlags::OUT);
-                    if held > 0 && has_room.is_ok_and(|now| now.is_empty()) {
+                    let room = gush::poll_now(into, PollFlags::OUT)
+                        .map_err(|error| failed("poll", self.taken, error))?;
+                    if held > 0 && room.is_empty() {
                         break;
                     }
                     waiting::sleep(self.from, PollFlags::IN)

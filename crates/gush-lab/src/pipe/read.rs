@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -196,6 +197,6 @@ fn most(options: &ReadOptions, taken: u64) -> usize {
     usize::try_from(options.bytes() - taken).unwrap_or(usize::MAX).min(options.buffer_bytes())
 }
 
-pub(super) fn failed(call: &str, taken: u64, errno: gush::Errno) -> Error {
-    Error::failed(format!("{call} failed after {taken} bytes"), errno)
+pub(super) fn failed(call: &str, taken: u64, error: impl Into<io::Error>) -> Error {
+    Error::failed(format!("{call} failed after {taken} bytes"), error)
 }
