@@ -354,7 +354,10 @@ pub(crate) fn set_socket(fd: &OwnedFd, options: &Options) -> Result<(), OpenErro
     }
     options.socket_options().iter().try_for_each(|one| {
         let set = gush::set_socket_option(fd, one.level, one.name, &one.value);
-        set.map_err(failed(format!("setsockopt={one}")))
+        set.map_err(|errno| {
+            let remedy = sockopts::remedy(Opt::SocketOption, errno);
+            failed(format!("setsockopt={one}"))(errno).hinted_by(remedy)
+        })
     })
 }
 

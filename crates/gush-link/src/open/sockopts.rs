@@ -68,7 +68,7 @@ pub(super) fn failure(option: Opt) -> impl Fn(io::Error) -> OpenError {
     }
 }
 
-fn remedy(option: Opt, errno: Errno) -> Option<&'static str> {
+pub(super) fn remedy(option: Opt, errno: Errno) -> Option<&'static str> {
     Some(match (option, errno) {
         (Opt::Device | Opt::MulticastInterface, Errno::NODEV) => {
             "`ip link` shows the interfaces of this machine"
@@ -76,6 +76,7 @@ fn remedy(option: Opt, errno: Errno) -> Option<&'static str> {
         // TCP_MIN_MSS and MAX_TCP_WINDOW of net/tcp.h.
         (Opt::MaxSegment, Errno::INVAL) => "it goes from 88 to 32767",
         (Opt::Transparent, Errno::PERM) => "it is for root, or CAP_NET_RAW",
+        (Opt::SocketOption, Errno::PERM) => "it is for root, or a capability of capabilities(7)",
         (Opt::Priority, Errno::PERM) => "those above 6 are for root, or CAP_NET_ADMIN",
         _ => return None,
     })

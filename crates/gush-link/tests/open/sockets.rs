@@ -616,6 +616,7 @@ fn an_option_that_the_kernel_refuses_has_a_remedy() {
         for (address, why, remedy) in [
             ("tcp:127.0.0.1:1,transparent", "set transparent: Operation not", "CAP_NET_RAW"),
             ("tcp:127.0.0.1:1,priority=7", "set priority: Operation not", "CAP_NET_ADMIN"),
+            ("tcp:127.0.0.1:1,setsockopt=1:12:7", "=1:12:7: Operation not", "capability"),
             ("tcp:127.0.0.1:1,lowport", "bind to 0.0.0.0:1023: Permission", "below 1024"),
         ] {
             let error = run(one(address)).unwrap_err();
