@@ -63,20 +63,23 @@ fn a_socks4_proxy_gets_an_address_and_one_of_socks4a_the_name() {
         ("socks4a", "example.org:443", b"\x04\x01\x01\xbb\0\0\0\x01me\0example.org\0"),
     ];
     for (kind, target, request) in cases {
-        let answer = b"\0\x5a\0\0\0\0\0\0hello".to_vec();
-        let (place, thread) = proxy(vec![(request.to_vec(), answer)]);
-        run(async {
-            let address = format!("{kind}:{place}:{target},socksuser=me");
-            let mut end = one(&address).await.unwrap();
-            assert_eq!(talk(&mut end.conduit, b"question").await, b"hello");
-        });
-        assert_eq!(thread.join().unwrap(), b"question");
+        for version in [0, 4] {
+            let answer = [&[version, 0x5a, 0, 0, 0, 0, 0, 0][..], b"hello"].concat();
+            let (place, thread) = proxy(vec![(request.to_vec(), answer)]);
+            run(async {
+                let address = format!("{kind}:{place}:{target},socksuser=me");
+                let mut end = one(&address).await.unwrap();
+                assert_eq!(talk(&mut end.conduit, b"question").await, b"hello");
+            });
+            assert_eq!(thread.join().unwrap(), b"question");
+        }
     }
     let request = b"\x04\x01\0\x50\xc0\0\x02\x07me\0".to_vec();
     for (answer, why) in [
         (&b"\0\x5b\0\0\0\0\0\0"[..], "rejects the request"),
         (b"\0\x5d\0\0\0\0\0\0", "does not accept this user"),
         (b"HTTP/1.1", "does not answer as a SOCKS4 proxy does"),
+        (b"\0\0\0\0\0\0\0\0", "does not answer as a SOCKS4 proxy does"),
         (b"\0", "in the middle of its answer"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -53,7 +53,8 @@ pub(super) async fn request(
     // The version of the answer, the answer, and a port and an address that mean nothing.
     let [version, answer, ..] = receive::<8>(proxy).await?;
     match (version, answer) {
-        (0, GRANTED) => Ok(()),
+        // The protocol says 0; socat takes 4 too.
+        (0 | VERSION, GRANTED) => Ok(()),
         (0, 91) => Err(refused("the proxy rejects the request, or it failed").passing(true)),
         (0, 92 | 93) => Err(refused("the proxy does not accept this user")
             .hinted("socksuser=NAME names another one")),
