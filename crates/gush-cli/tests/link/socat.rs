@@ -245,6 +245,43 @@ fn a_program_gets_a_signal_in_the_place_of_the_link() {
     }
 }
 
+/// As by Ctrl-C. Of gush a signal to the listener alone is the same: it has one process.
+#[test]
+fn a_signal_to_the_group_reaches_the_program_of_each_client_and_ends_the_listener() {
+    let script = "trap 'echo INT' INT; echo ready; until [ -e done ]; do sleep 0.02; done";
+    for program in programs() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        fs::write(dir.path().join("script"), script).unwrap();
+        let mut command = Command::new(program[0]);
+        // In a session of its own, the program gets what is passed on alone.
+        let address = "EXEC:sh script,setsid,sigint";
+        command.args(&program[1..]).args(["UNIX-LISTEN:s,fork", address]).current_dir(dir.path());
+        let mut link = Group(command.process_group(0).spawn().unwrap());
+        let mut clients = [(); 2].map(|()| {
+            let mut client = None;
+            eventually("it listens", || {
+                client = UnixStream::connect(&path).ok();
+                client.is_some()
+            });
+            BufReader::new(client.unwrap()).lines().map(Result::unwrap)
+        });
+        for lines in &mut clients {
+            assert_eq!(lines.next().as_deref(), Some("ready"), "{program:?}");
+        }
+        rustix::process::kill_process_group(Pid::from_child(&link.0), Signal::INT).unwrap();
+        for lines in &mut clients {
+            assert_eq!(lines.next().as_deref(), Some("INT"), "{program:?}");
+        }
+        eventually("nobody listens", || UnixStream::connect(&path).is_err());
+        fs::write(dir.path().join("done"), "").unwrap();
+        for lines in &mut clients {
+            assert_eq!(lines.next(), None, "{program:?}");
+        }
+        assert_eq!(link.0.wait().unwrap().code(), Some(130), "{program:?}");
+    }
+}
+
 /// SIGTERM drains; a client that does not end is cut.
 #[test]
 fn a_drain_that_is_cut_has_the_status_of_its_signal() {
@@ -505,8 +542,11 @@ fn a_refusal_of_a_server_that_is_there_has_the_exit_status_of_socat() {
             ("SOCKS4:127.0.0.1:10.0.0.1:1,socksport=PORT", &b"\0\x5b\0\0\0\0\0\0"[..], 255),
             ("SOCKS4A:127.0.0.1:h:1,socksport=PORT", b"", 255),
             ("PROXY:127.0.0.1:h:1,proxyport=PORT", b"HTTP/1.0 403 No\r\n\r\n", 255),
+            ("PROXY:127.0.0.1:h:1,proxyport=PORT", b"SSH-2.0-OpenSSH_10\r\n", 255),
+            ("PROXY:127.0.0.1:h:1,proxyport=PORT", b"HTTP/1.0 200 OK\r\nVia: ", 255),
             ("OPENSSL:127.0.0.1:PORT,verify=0", b"HTTP/1.0 400 Bad Request\r\n\r\n", 255),
             ("SOCKS5:127.0.0.1:PORT:h:1", b"\x05\xff", 1),
+            ("SOCKS5:127.0.0.1:PORT:h:1", b"\x05\0\x05\0\0\x01", 255),
             ("SOCKS5:127.0.0.1:PORT:h:1", b"\x04\0", 1),
             ("SOCKS5:127.0.0.1:PORT:h:1", b"\x05", 1),
         ] {
