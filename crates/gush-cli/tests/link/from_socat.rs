@@ -380,13 +380,23 @@ fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
     if Command::new("socat").arg("-V").output().is_err() {
         return skipped("no socat to compare with");
     }
+    const SEEN: [&str; 7] = ["brkint", "icrnl", "ixon", "imaxbel", "opost", "icanon", "echo"];
     for (option, expected) in [
-        ("raw", "-opost -icanon echo"),
-        ("raw,echo=0", "-opost -icanon -echo"),
-        ("echo=0,raw", "-opost -icanon -echo"),
-        ("rawer", "-opost -icanon -echo"),
-        ("cfmakeraw", "-opost -icanon -echo"),
-        ("sane", "opost icanon echo"),
+        ("raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon echo"),
+        ("raw,echo=0", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
+        ("echo=0,raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
+        ("rawer", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
+        ("rawer,echo,raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon echo"),
+        ("cfmakeraw", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
+        ("cfmakeraw,raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
+        ("imaxbel,echo,cfmakeraw", "-brkint -icrnl -ixon imaxbel -opost -icanon -echo"),
+        ("brkint,icanon,raw,icrnl", "-brkint icrnl -ixon -imaxbel -opost -icanon echo"),
+        ("sane", "brkint icrnl ixon imaxbel opost icanon echo"),
+        ("sane,echo=0,imaxbel=0", "brkint icrnl ixon -imaxbel opost icanon -echo"),
+        ("echo=0,icrnl=0,ixon=0,sane", "brkint icrnl -ixon imaxbel opost icanon echo"),
+        ("sane,raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon echo"),
+        ("raw,sane", "brkint icrnl -ixon imaxbel opost icanon echo"),
+        ("rawer,ixon,sane", "brkint icrnl ixon imaxbel opost icanon echo"),
     ] {
         let arguments = format!("-u SYSTEM:'stty -a <&1 >seen',pty,{option} -");
         let equivalent = String::from_utf8(translated(&arguments).stdout).unwrap();
@@ -396,7 +406,7 @@ fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
             let seen = std::fs::read_to_string(dir.path().join("seen")).unwrap();
             let modes: Vec<_> = seen
                 .split_whitespace()
-                .filter(|word| ["echo", "icanon", "opost"].contains(&word.trim_start_matches('-')))
+                .filter(|word| SEEN.contains(&word.trim_start_matches('-')))
                 .collect();
             assert_eq!(modes.join(" "), expected, "{line}: {done:?}: {seen}");
         }
@@ -411,7 +421,7 @@ fn a_command_that_ends_or_reads_otherwise_is_noted() {
         ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1,prefer=4", "note: -T: a reader that takes nothing"),
         ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell expands"),
         ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix-client:$HOME/s'", "note: $HOME: a shell expands"),
-        ("-t 1 PTY,sane -", "pty -", "note: sane: a new pseudo-terminal"),
+        ("-t 1 PTY,sane -", "pty,brkint,imaxbel -", ""),
     ];
     for (socat, gush, note) in cases {
         let answer = translated(socat);

@@ -23,7 +23,7 @@ pub enum Advice {
 const RENAMED: &[(&str, &str)] = &[
     ("forever", "retry=forever"),
     ("openpty ptmx", "pty"),
-    ("cfmakeraw termios-cfmakeraw termios-rawer", "raw"),
+    ("rawer cfmakeraw termios-cfmakeraw termios-rawer", "raw"),
     ("pty-wait-slave", "wait-slave"),
     ("sid", "setsid"),
     ("v6only", "ipv6only"),
@@ -202,10 +202,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("shut-close", "a close would lose answers: the end of data is a shutdown"),
     ("sitout-eio", "a program's terminal ends with the program; pty waits for the next one"),
     ("sane", "stty(1) sets it: `stty -F DEVICE sane`, or shell:'stty sane; exec COMMAND',pty"),
-    (
-        "seek-cur lseek-cur lseek32-cur lseek64-cur",
-        "seek=OFFSET counts from the start of the file, and seek-end=OFFSET from its end",
-    ),
+    (SEEK_CUR, "seek=OFFSET counts from the start of the file, and seek-end=OFFSET from its end"),
     (
         "ftruncate truncate ftruncate32 ftruncate64",
         "trunc empties a file; truncate(1) cuts it elsewhere",
@@ -236,6 +233,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("history noprompt noecho prompt", "`rlwrap` edits lines"),
 ];
 
+const SEEK_CUR: &str = "seek-cur lseek-cur lseek32-cur lseek64-cur";
 const PASSWORDS: &str = "proxyauth proxy-auth proxy-authorization sockspass";
 const SOURCE_PORT: &str = "sourceport sp";
 const SOCKET_TYPE: &str = "socktype so-type type";
@@ -244,9 +242,35 @@ const FAMILY: &str = "pf protocol-family";
 pub const PASSED_SIGNALS: &str = "sighup sigint sigquit";
 const MADE_EARLY: &[(&str, &str)] =
     &[("perm-early", "mode"), ("user-early uid-e", "user"), ("group-early gid-e", "group")];
-/// Options that do not change a new pseudo-terminal before `sane`.
-const LEAVES_TERMINAL_NEW: &str =
-    "pty ptmx openpty ctty setsid sid stderr link wait-slave sigint sighup sigquit";
+const RAWEST: &str = "rawer termios-rawer cfmakeraw termios-cfmakeraw";
+
+/// Options that set a terminal, and what of it they set anew (xiotermios_spec in xio-termios.c,
+/// termios(3)). `gush link` sets `raw` before everything else.
+const SET_ANEW: &[(&str, &str)] = &[
+    (
+        "raw",
+        "ignbrk brkint ignpar parmrk inpck istrip inlcr igncr icrnl ixon ixoff tandem ixany \
+         imaxbel opost isig icanon min vmin time vtime",
+    ),
+    (
+        "cfmakeraw termios-cfmakeraw",
+        "ignbrk brkint parmrk istrip inlcr igncr icrnl ixon opost echo echonl icanon isig iexten \
+         cs5 cs6 cs7 cs8 parenb min vmin time vtime",
+    ),
+    (
+        "rawer termios-rawer",
+        "ignbrk brkint ignpar parmrk inpck istrip inlcr igncr icrnl ixon ixoff tandem ixany \
+         imaxbel opost onlcr ocrnl onocr onlret isig icanon echo echoe crterase echok echonl \
+         echoctl ctlecho echoprt prterase echoke crtkill noflsh tostop iexten cs5 cs6 cs7 cs8 \
+         cstopb parenb parodd hupcl hup clocal crtscts cread min vmin time vtime",
+    ),
+    (
+        "sane",
+        "raw rawer termios-rawer cfmakeraw termios-cfmakeraw ignbrk brkint inlcr igncr icrnl \
+         ixoff tandem ixany imaxbel opost onlcr ocrnl onocr onlret cread isig icanon iexten echo \
+         echoe crterase echok echonl echoctl ctlecho echoprt prterase echoke crtkill noflsh tostop",
+    ),
+];
 
 /// Also without a prefix.
 const FILE_ATTRIBUTES: &str =
@@ -286,9 +310,6 @@ pub fn every_name() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// Kinds that make a new pseudo-terminal: the first always, the others with `pty`.
-const MAKERS: [&str; 3] = ["pty", "exec", "shell"];
-
 /// An option of an address, translated.
 #[derive(Debug)]
 pub struct Translated {
@@ -298,8 +319,6 @@ pub struct Translated {
     pub name: String,
     ours: String,
     value: Option<String>,
-    /// Has no option before this one changed the terminal?
-    finds_terminal_new: bool,
 }
 
 /// The options of one address.
@@ -312,7 +331,9 @@ impl SocatOptions {
         let mut all: Vec<Translated> = Vec::new();
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             let one = Translated::read(piece);
+            let left = one.leaves(&all);
             all.retain(|before| !before.is_replaced_by(&one));
+            all.extend(left.into_iter().map(Translated::read));
             if !one.asks_for_nothing() {
                 all.push(one);
             }
@@ -325,11 +346,6 @@ impl SocatOptions {
         let mut is_asked = false;
         all.retain(|one| !one.is_ancillary() || !std::mem::replace(&mut is_asked, true));
         let mut options = Self(all);
-        let mut is_new = true;
-        for one in &mut options.0 {
-            one.finds_terminal_new = is_new;
-            is_new &= is_in(LEAVES_TERMINAL_NEW, &one.name);
-        }
         options.keep_echo();
         options
     }
@@ -393,11 +409,13 @@ impl SocatOptions {
         let find = |rows: &[(&str, &'static str)]| {
             rows.iter().find(|(names, _)| is_in(names, &refused.name)).map(|&(_, why)| why)
         };
-        let makes_terminal = MAKERS.contains(&kind)
-            && (kind == MAKERS[0] || self.0.iter().any(|one| one.ours == "pty"));
-        // socat applies options in order: `sane` undoes earlier changes of the terminal.
-        if makes_terminal && refused.finds_terminal_new && is_in("sane", &refused.name) {
-            return Some(Advice::Needless("a new pseudo-terminal is sane already"));
+        let is_append = |one: &Translated| named(&one.ours) == Some(Opt::Append);
+        if [is_append, is_place].iter().any(|is| is(refused))
+            && [is_append, is_place].iter().all(|is| is(refused) || self.0.iter().any(is))
+        {
+            return Some(Advice::Instead(
+                "socat appends wherever it is set: say append alone to write, and this alone to read",
+            ));
         }
         let is_other_lock = |one: &Translated| one.ours == "lock" && one.name != refused.name;
         if refused.ours == "lock" && self.0.iter().any(is_other_lock) {
@@ -538,8 +556,29 @@ impl Translated {
         }
     }
 
-    /// Is this the same option, of which the last counts?
+    /// What an option that sets the terminal anew leaves of it as options `before` have set it, and
+    /// what is not as in a new one.
+    fn leaves(&self, before: &[Self]) -> Vec<&'static str> {
+        let has = |names: &str| before.iter().any(|one| is_in(names, &one.name));
+        let mut left = Vec::new();
+        match self.name.to_ascii_lowercase().as_str() {
+            "raw" if has(RAWEST) && !has("echo") => left.push("echo=0"),
+            "sane" => {
+                if (has("raw") || has(RAWEST)) && !has("ixon") {
+                    left.push("ixon=0");
+                }
+                left.extend(["brkint", "imaxbel"]);
+            }
+            _ => {}
+        }
+        left
+    }
+
+    /// Is this the same option, of which the last counts, or does the later one set it anew?
     fn is_replaced_by(&self, later: &Self) -> bool {
+        if SET_ANEW.iter().any(|(by, set)| is_in(by, &later.name) && is_in(set, &self.name)) {
+            return true;
+        }
         if !self.ours.eq_ignore_ascii_case(&later.ours) {
             return false;
         }
@@ -604,7 +643,7 @@ impl Translated {
         let value = value.map(|value| decimal(&ours, value));
         // A number of socat's is 1 where it has no value.
         let value = value.or_else(|| (ours == "seek-end").then(|| "1".to_owned()));
-        Self { text: piece.to_owned(), name, ours, value, finds_terminal_new: true }
+        Self { text: piece.to_owned(), name, ours, value }
     }
 }
 
@@ -633,6 +672,11 @@ fn named(ours: &str) -> Option<Opt> {
     let is = |name: &&str| name.eq_ignore_ascii_case(ours);
     let row = Opt::all().find(|row| is(&row.name) || row.aliases.iter().any(is))?;
     Some(row.option)
+}
+
+/// Does it set where a file is read or written?
+fn is_place(one: &Translated) -> bool {
+    matches!(named(&one.ours), Some(Opt::Seek | Opt::SeekEnd)) || is_in(SEEK_CUR, &one.name)
 }
 
 /// Does an option of ours take what is a number to socat?

@@ -169,7 +169,7 @@ fn everyday_command_lines_have_an_equivalent() {
         ),
         (
             "TCP-L:1,fork,reuseaddr EXEC:a,pty,stderr,setsid,sigint,sane",
-            "gush link tcp4-listen:1,fork,reuseaddr exec:a,pty,stderr,setsid,sigint",
+            "gush link tcp4-listen:1,fork,reuseaddr exec:a,pty,stderr,setsid,sigint,brkint,imaxbel",
         ),
         ("UNIX-L:s,umask=007 -", "gush link unix-listen:s,umask=7 -"),
         ("-u - CREATE:f,umask=027", "gush link -u - file:f,umask=27,create,trunc"),
@@ -273,7 +273,7 @@ fn everyday_command_lines_have_an_equivalent() {
         (r#""OPEN:\"a'b'c\"" -"#, r#"gush link "file:a\\'b\\'c" -"#),
         (
             "EXEC:bash,ptmx,stderr,setsid,sane PTY,sane,echo=0",
-            "gush link exec:bash,pty,stderr,setsid pty,echo=0",
+            "gush link exec:bash,pty,stderr,setsid,brkint,imaxbel pty,echo=0,brkint,imaxbel",
         ),
     ];
     for (socat, gush) in cases {
@@ -301,7 +301,7 @@ fn each_difference_is_noted() {
         ("-u - ./file", 0),
         ("-t1 -T5 - TCP:h:1", 1),
         ("-t1 -T0 - TCP:h:1", 0),
-        ("-t1 - EXEC:a,pty,setsid,sane", 1),
+        ("-t1 - EXEC:a,pty,setsid,sane", 0),
         ("-t1 - EXEC:a,pty", 1),
         ("-t1 TCP:h:1 EXEC:a", 0),
         ("-t1 - OPEN:f,rdonly", 0),
@@ -448,10 +448,11 @@ fn a_part_without_an_equivalent_is_named_with_the_reason() {
         ("-u - GOPEN:f,seek=4", "GOPEN appends wherever it is set"),
         ("./f,seek-end=0 -", "GOPEN appends wherever it is set"),
         ("-u OPEN:f,seek-cur=0 -", "counts from the start"),
+        ("-u - OPEN:f,append,seek=4", "seek=4: socat appends wherever it is set"),
+        ("-u - OPEN:f,lseek64-end=-4,o-append", "o-append: socat appends wherever it is set"),
+        ("-u OPEN:f,append,seek-cur=4 -", "seek-cur=4: socat appends wherever it is set"),
         ("EXEC:a,rawer -", "raw needs pty too"),
         ("EXEC:a,sane -", "exec COMMAND',pty"),
-        ("EXEC:a,pty,raw,sane -", "stty(1) sets it"),
-        ("PTY,echo=0,sane -", "stty(1) sets it"),
         ("OPEN:/dev/ttyS0,sane -", "stty -F DEVICE"),
         ("EXEC:a,wait-slave -", "which belongs to pty"),
         ("-", "two addresses"),
