@@ -55,7 +55,14 @@ pub(crate) async fn listen(address: &Address, how: &OpenOptions) -> Result<Liste
 /// The first client of an address that listens for one.
 pub(crate) async fn open_for_one(address: &Address, how: &OpenOptions) -> Result<End, Failure> {
     let mut listener = listen(address, how).await?;
-    accept(&mut listener).await
+    accept_only(&mut listener).await
+}
+
+/// The only client, whose end has the listener's lock file.
+pub(crate) async fn accept_only(listener: &mut Listener) -> Result<End, Failure> {
+    let mut end = accept(listener).await?;
+    listener.give_lock_file(&mut end);
+    Ok(end)
 }
 
 /// The next client.

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::address::{Address, Opt};
 use crate::connection;
-use crate::ends::{accept, listen, open_failure, open_one, open_ready};
+use crate::ends::{accept_only, listen, open_failure, open_one, open_ready};
 use crate::exporter;
 use crate::handover::{Handover, Metrics, Relays};
 use crate::ledger::Ledger;
@@ -224,7 +224,7 @@ pub(crate) async fn no_more_clients(shared: &Shared) {
 
 /// Serves the first client. The listener is closed by then.
 async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failure> {
-    let accepted = until(no_more_clients(shared), accept(&mut listener)).await;
+    let accepted = until(no_more_clients(shared), accept_only(&mut listener)).await;
     // Other clients are refused at once, and do not wait in the queue.
     listener.close();
     match accepted {

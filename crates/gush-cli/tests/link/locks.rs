@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -90,6 +91,39 @@ fn the_switches_of_socat_exclude_socat_and_gush() {
             let words = [&other[1..], &["-W", "lock", "-u", "/dev/null", "CREATE:made"]].concat();
             let output = output_of(other[0], dir.path(), &words);
             assert!(output.status.success() && !file.exists(), "{other:?}: {output:?}");
+        }
+    }
+}
+
+/// The file is of the whole link, not of the address that ends first.
+#[test]
+fn a_lock_file_lasts_as_long_as_a_client_or_a_program() {
+    let gush_words = [env!("CARGO_BIN_EXE_gush"), "socat"];
+    let mut programs = vec![&gush_words[..]];
+    programs.extend(has_socat().then_some(&["socat"][..]));
+    let looks = "SYSTEM:cat >/dev/null; sleep 0.2; cp lock seen";
+    for program in programs {
+        for words in [
+            ["-u", "-", looks],
+            ["-t9", "SYSTEM:echo", looks],
+            ["-t9", "UNIX-LISTEN:s", looks],
+            ["-t9", "UNIX-LISTEN:s", "SYSTEM:sleep 0.2; cp lock seen; cat"],
+            ["-t9", "SYSTEM:sleep 0.2; cp lock seen; cat", "UNIX-LISTEN:s"],
+        ] {
+            let dir = TempDir::new().unwrap();
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(["-L", "lock"]).args(words).current_dir(dir.path());
+            let mut running = Killed(command.stdin(Stdio::null()).spawn().unwrap());
+            if words.contains(&"UNIX-LISTEN:s") {
+                let mut client = None;
+                eventually("it listens", || {
+                    client = UnixStream::connect(dir.path().join("s")).ok();
+                    client.is_some()
+                });
+            }
+            running.0.wait().unwrap();
+            assert!(dir.path().join("seen").exists(), "{program:?} {words:?}");
+            assert!(!dir.path().join("lock").exists(), "{program:?} {words:?}");
         }
     }
 }

@@ -242,10 +242,12 @@ impl Connection<'_> {
 
     /// Waits until the programs of both ends have exited, with one limit for both. The first that
     /// fails ends the other.
-    async fn programs(&self, first: Box<End>, second: Box<End>) -> ConnectionResult {
+    async fn programs(&self, mut first: Box<End>, mut second: Box<End>) -> ConnectionResult {
         if first.keeper.process().is_none() && second.keeper.process().is_none() {
             return ConnectionResult::of(Ending::Closed);
         }
+        // A lock file is for the programs of both.
+        let _made = [&mut first, &mut second].map(|end| end.keeper.take_made());
         let (first_name, second_name) = self.names();
         // In one direction the output of the second end's program is never read.
         let second_limit = (!self.shared.settings.one_way).then_some(LAST_BYTES);

@@ -178,6 +178,11 @@ impl Keeper {
         }
     }
 
+    /// The names that are removed at the end.
+    pub(crate) fn take_made(&mut self) -> Vec<Made> {
+        self.0.as_mut().map(|owned| std::mem::take(&mut owned.made)).unwrap_or_default()
+    }
+
     /// The process started for this end.
     #[must_use]
     pub fn process(&self) -> Option<u32> {

@@ -236,6 +236,11 @@ impl Listener {
         self.lock_file = lock_file;
     }
 
+    /// Removes that file with this end.
+    pub(crate) fn give_lock_file(&mut self, end: &mut End) {
+        end.keeper.keep(self.lock_file.take());
+    }
+
     /// Removes the name of a socket that another process has made, from now on.
     pub(crate) fn own_name(&mut self) {
         self.made.iter_mut().for_each(Made::own);
