@@ -217,9 +217,13 @@ fn kinds() -> Vec<(String, Kind)> {
         };
         let address = format!("{name}{argument}");
         // One is only read, another only written.
-        let found = [["-u", &address, "-"], ["-U", &address, "-"]]
-            .map(|words| translated(words.map(str::to_owned).into(), &mut Report::default()));
-        let found = found.into_iter().flatten().next();
+        let found = [&["-u", &address, "-"][..], &["-U", &address, "-"], &[&address, "-"]]
+            .into_iter()
+            .find_map(|words| {
+                let mut report = Report::default();
+                let words = words.iter().map(|&word| word.to_owned()).collect();
+                translated(words, &mut report).filter(|_| report.is_whole())
+            });
         let found = found.unwrap_or_else(|| panic!("{address} has no equivalent"));
         let ours = found.words[found.words.len() - 2].clone();
         let kind = ours.parse::<Address>().expect("an address").kind();

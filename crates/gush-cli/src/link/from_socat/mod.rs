@@ -237,6 +237,12 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
             let why = "it is only written, which -u or -U says: without them socat fails when it reads there";
             report.missing(&shown, why);
         }
+        let has_one_way = is_one_way || matches!(address.target(), Target::Joined(_));
+        if has_one_way && any_part(address, has_no_other_side) {
+            let why =
+                "in one direction it has no other side: socat waits there for ever, or fills it";
+            report.missing(&shown, why);
+        }
         if parsed.families.of_peers.is_none() && any_part(address, sends_to_a_name) {
             let why = "datagrams go to the first IPv4 address of a name; UDP6 takes the other kind";
             report.missing(&shown, why);
@@ -419,6 +425,11 @@ fn serves_many(part: &Address) -> bool {
 
 fn becomes_program(part: &Address) -> bool {
     part.options().is_on(Opt::NoFork)
+}
+
+/// Is it both sides of itself, of which `gush link` closes the one that is not used?
+fn has_no_other_side(part: &Address) -> bool {
+    matches!(part.target(), Target::Pipe(None)) || part.kind() == Kind::SocketPair
 }
 
 /// Does the address send datagrams to a name that may have addresses of both kinds?

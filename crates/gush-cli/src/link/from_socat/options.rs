@@ -233,6 +233,12 @@ const INSTEAD: &[(&str, &str)] = &[
     ("history noprompt noecho prompt", "`rlwrap` edits lines"),
 ];
 
+/// Of these the last counts.
+const ONE_OF: [&[Opt]; 3] = [
+    &[Opt::ReadOnly, Opt::WriteOnly, Opt::ReadWrite],
+    &[Opt::Cr, Opt::Crnl],
+    &[Opt::Seek, Opt::SeekEnd],
+];
 const SEEK_CUR: &str = "seek-cur lseek-cur lseek32-cur lseek64-cur";
 const PASSWORDS: &str = "proxyauth proxy-auth proxy-authorization sockspass";
 const SOURCE_PORT: &str = "sourceport sp";
@@ -337,6 +343,11 @@ impl SocatOptions {
             if !one.asks_for_nothing() {
                 all.push(one);
             }
+        }
+        let is = |one: &Translated, option| named(&one.ours) == Some(option);
+        // Nothing is written there.
+        if all.iter().any(|one| is(one, Opt::ReadOnly)) {
+            all.retain(|one| !is(one, Opt::Append));
         }
         // The number of attempts counts without `forever` alone.
         if all.iter().any(|one| is_in("forever", &one.name)) {
@@ -444,7 +455,7 @@ impl SocatOptions {
         if is_own && is_in("setpgid pgid", &refused.name) && ["exec", "shell"].contains(&kind) {
             return Some(Advice::Needless("a program has a process group of its own"));
         }
-        let is_zero = refused.value.as_deref() == Some("0");
+        let is_zero = refused.is_off();
         let differs = |&&(names, as_zero, _): &&(&str, bool, _)| {
             is_in(names, &refused.name) && is_zero != as_zero
         };
@@ -579,6 +590,12 @@ impl Translated {
         if SET_ANEW.iter().any(|(by, set)| is_in(by, &later.name) && is_in(set, &self.name)) {
             return true;
         }
+        let is_one_of = |group: &&[Opt]| {
+            [self, later].iter().all(|one| named(&one.ours).is_some_and(|one| group.contains(&one)))
+        };
+        if ONE_OF.iter().any(is_one_of) {
+            return true;
+        }
         if !self.ours.eq_ignore_ascii_case(&later.ours) {
             return false;
         }
@@ -599,6 +616,10 @@ impl Translated {
         }
     }
 
+    fn is_off(&self) -> bool {
+        self.value.as_deref() == Some("0")
+    }
+
     fn is_ancillary(&self) -> bool {
         self.ours == "ancillary"
     }
@@ -609,7 +630,7 @@ impl Translated {
             return self.text.ends_with("=0");
         }
         if self.is_ancillary() {
-            return self.value.as_deref() == Some("0");
+            return self.is_off();
         }
         let value = self.value.as_deref().unwrap_or_default();
         let digits = value.trim_start_matches("0x").trim_start_matches("0X");
@@ -641,6 +662,9 @@ impl Translated {
             None => (ours, value),
         };
         let value = value.map(|value| decimal(&ours, value));
+        // Of these socat ignores what a flag says (applyopts_flags in xioopts.c).
+        let is_access = named(&ours).is_some_and(|option| ONE_OF[0].contains(&option));
+        let value = value.filter(|value| !(is_access && ["0", "1"].contains(&value.as_str())));
         // A number of socat's is 1 where it has no value.
         let value = value.or_else(|| (ours == "seek-end").then(|| "1".to_owned()));
         Self { text: piece.to_owned(), name, ours, value }
