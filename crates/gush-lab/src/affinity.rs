@@ -5,6 +5,8 @@ use std::path::Path;
 use rustix::io;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::procfs;
+
 /// The processors that this process may run on, in order (sched_getaffinity(2)).
 pub fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
@@ -25,13 +27,12 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 /// (`Documentation/admin-guide/cputopology.rst`); empty if unknown.
 pub fn siblings_in(root: &Path, cpu: usize) -> Vec<usize> {
     let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-    let list = std::fs::read_to_string(root.join(path)).unwrap_or_default();
-    cpus(&list)
+    procfs::line(root.join(path)).map_or_else(Vec::new, |list| cpus(&list))
 }
 
 /// The numbers in a list of processors: `0-3,6`.
 pub(crate) fn cpus(list: &str) -> Vec<usize> {
-    list.trim().split(',').filter_map(range).flatten().collect()
+    list.split(',').filter_map(range).flatten().collect()
 }
 
 /// `4` or `0-3` (`lib/bitmap-str.c`).

@@ -1,12 +1,25 @@
-//! Files of `/proc` with a value a line (`VmHWM:     1234 kB`), and open files by `/proc/self/fd`.
+//! Files of `/proc` and `/sys` with one value or a value a line (`VmHWM:     1234 kB`), and open files
+//! by `/proc/self/fd`.
 
 use std::fs;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
+use std::str::FromStr;
 
 use gush::Errno;
 use rustix::fs::{Mode, OFlags};
+
+/// The only line of a file; none of an empty one.
+pub(crate) fn line(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|line| !line.is_empty())
+}
+
+/// The number that is all of a file.
+pub(crate) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
+    line(path)?.parse().ok()
+}
 
 /// The value after `name` and a colon, in the file `path`.
 pub(crate) fn field(path: impl AsRef<Path>, name: &str) -> Option<String> {
@@ -16,8 +29,8 @@ pub(crate) fn field(path: impl AsRef<Path>, name: &str) -> Option<String> {
 /// The same in a text, as bytes: a program's name in it need not be UTF-8.
 pub(crate) fn field_in(text: &[u8], name: &str) -> Option<String> {
     let text = String::from_utf8_lossy(text);
-    let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned());
-    text.lines().find_map(value)
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
 }
 
 /// The same as a number of bytes: the kernel's kB are KiB (proc_meminfo(5)).

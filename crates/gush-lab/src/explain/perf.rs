@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::switch;
-use crate::Error;
 use crate::runner::children::{self, Running};
+use crate::{Error, procfs};
 
 /// Quietly, and without a copy of each program and library in the user's `~/.debug`
 /// (perf-buildid-cache(1)).
@@ -104,8 +104,7 @@ pub(crate) fn may_record() -> Result<(), Obstacle> {
 
 /// The level of the setting that says who may profile; none where the kernel counts no events.
 pub(crate) fn paranoid() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
-    Some(text.trim().to_owned())
+    procfs::line("/proc/sys/kernel/perf_event_paranoid")
 }
 
 /// The reason why perf did not record, and the remedy.

@@ -1,9 +1,9 @@
 //! The limits of the process's control group, in either version of cgroups(7).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::fingerprint::read_line;
+use crate::procfs;
 
 /// Limits, the tightest on the way from the group to the root, and how often they were felt.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,14 +73,14 @@ fn mount_of<'a>(mounts: &'a str, controllers: &str) -> Option<&'a str> {
 /// `cpu.max` is `quota period` in microseconds, quota `max` without a limit; in version 1 two
 /// files, −1 without.
 fn processors(directory: &Path) -> Option<f64> {
-    let (quota, period) = match read_line(&directory.join("cpu.max")) {
+    let (quota, period) = match procfs::line(directory.join("cpu.max")) {
         Some(line) => {
             let (quota, period) = line.split_once(' ')?;
             (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?)
         }
         // Version 1; -1 there means no quota, which the sign below leaves out.
         None => {
-            let number = |file: &str| read_line(&directory.join(file))?.parse::<f64>().ok();
+            let number = |file: &str| procfs::number::<f64>(directory.join(file));
             (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
         }
     };
@@ -91,12 +91,9 @@ fn processors(directory: &Path) -> Option<f64> {
 fn memory_bytes(directory: &Path) -> Option<u64> {
     // Version 1 writes a huge number, rounded to pages, where there is no limit.
     const NO_LIMIT: u64 = 1 << 62;
-    let file = |name: &str| -> Option<PathBuf> {
-        let path = directory.join(name);
-        path.exists().then_some(path)
-    };
-    let path = file("memory.max").or_else(|| file("memory.limit_in_bytes"))?;
-    read_line(&path)?.parse().ok().filter(|&bytes| bytes < NO_LIMIT)
+    let files = ["memory.max", "memory.limit_in_bytes"];
+    let limit = files.into_iter().find_map(|name| procfs::line(directory.join(name)));
+    limit?.parse().ok().filter(|&bytes| bytes < NO_LIMIT)
 }
 
 fn throttled(directory: &Path) -> Option<u64> {

@@ -29,28 +29,18 @@ pub struct Counters {
 impl Counters {
     /// Looks at the machine whose `/proc` and `/sys` are in `root`.
     pub fn look_in(root: &Path) -> Self {
-        let times = times(root).unwrap_or_default();
         Self {
-            busy_s: times.busy_s,
-            stolen_s: times.stolen_s,
-            total_s: times.total_s,
             own_s: own_s(),
             hot: Frequency::look_in(root).hot,
             throttled: Cgroup::look_in(root).throttled,
+            ..times(root).unwrap_or_default()
         }
     }
 }
 
-#[derive(Default)]
-struct Times {
-    busy_s: f64,
-    stolen_s: f64,
-    total_s: f64,
-}
-
 /// The first line of `/proc/stat` (proc_stat(5)): user nice system idle iowait irq softirq steal …,
 /// in ticks.
-fn times(root: &Path) -> Option<Times> {
+fn times(root: &Path) -> Option<Counters> {
     /// USER_HZ is 100 on every architecture that gush is built for.
     const TICKS_PER_S: f64 = 100.0;
     let stat = fs::read_to_string(root.join("proc/stat")).ok()?;
@@ -62,10 +52,11 @@ fn times(root: &Path) -> Option<Times> {
     };
     // Time of guests is counted within user already (proc_stat(5)).
     let busy = user + nice + system + irq + softirq;
-    Some(Times {
+    Some(Counters {
         busy_s: busy / TICKS_PER_S,
         stolen_s: steal / TICKS_PER_S,
         total_s: (busy + idle + iowait + steal) / TICKS_PER_S,
+        ..Counters::default()
     })
 }
 

@@ -17,7 +17,7 @@ use crate::procfs;
 /// for that).
 pub(super) fn of(root: &Path, cgroup: &Cgroup) -> Machine {
     let at = |path: &str| root.join(path);
-    let line = |path: &str| read_line(&at(path));
+    let line = |path: &str| procfs::line(at(path));
     let frequency = Frequency::look_in(root);
     let facts = [
         ("host", line("proc/sys/kernel/hostname")),
@@ -63,12 +63,6 @@ fn id(facts: &BTreeMap<String, String>, machine_id: Option<String>) -> String {
     hasher.finalize().to_hex()[..12].to_owned()
 }
 
-pub(super) fn read_line(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.trim();
-    (!line.is_empty()).then(|| line.to_owned())
-}
-
 /// The word in brackets: `always [madvise] never`.
 fn chosen(line: Option<String>) -> Option<String> {
     let line = line?;
@@ -88,9 +82,7 @@ fn gives_memory_back(root: &Path) -> bool {
     let devices = fs::read_dir(root.join("sys/bus/virtio/drivers/virtio_balloon"));
     let features =
         devices.into_iter().flatten().flatten().map(|device| device.path().join("features"));
-    features
-        .filter_map(|path| read_line(&path))
-        .any(|bits| bits.as_bytes().get(REPORTING) == Some(&b'1'))
+    features.filter_map(procfs::line).any(|bits| bits.as_bytes().get(REPORTING) == Some(&b'1'))
 }
 
 /// os-release(5): `PRETTY_NAME="…"`.
@@ -107,7 +99,7 @@ fn mitigations(directory: &Path) -> Option<String> {
         .ok()?
         .filter_map(|entry| {
             let entry = entry.ok()?;
-            let state = read_line(&entry.path())?;
+            let state = procfs::line(entry.path())?;
             let name = entry.file_name().into_string().ok()?;
             // Only those that cost something are worth a word.
             (state != "Not affected").then(|| format!("{name}: {state}"))

@@ -3,18 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use super::fingerprint::read_line;
-use crate::affinity;
+use crate::{affinity, procfs};
 
 /// The processor's name in `/proc/cpuinfo`, or (arm64) the numbers of maker and part.
 pub(super) fn model(cpuinfo: &Path) -> Option<String> {
-    let text = fs::read_to_string(cpuinfo).ok()?;
-    let field = |name: &str| {
-        text.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            (key.trim() == name).then(|| value.trim().to_owned())
-        })
-    };
+    let field = |name: &str| procfs::field(cpuinfo, name);
     // On ARM there is no model's name, only numbers of maker and part.
     field("model name").or_else(|| {
         Some(format!("implementer {} part {}", field("CPU implementer")?, field("CPU part")?))
@@ -23,18 +16,17 @@ pub(super) fn model(cpuinfo: &Path) -> Option<String> {
 
 /// How many processors are online: `0-3,6` are five.
 pub(super) fn online(root: &Path) -> Option<usize> {
-    let list = read_line(&root.join("sys/devices/system/cpu/online"))?;
+    let list = procfs::line(root.join("sys/devices/system/cpu/online"))?;
     Some(affinity::cpus(&list).len()).filter(|count| *count > 0)
 }
 
 /// The hypervisor of the machine, by the firmware's name, or by the processor's word.
 pub(super) fn virtualisation(root: &Path) -> Option<String> {
-    let text = fs::read_to_string(root.join("proc/cpuinfo")).ok()?;
-    let flags = text.lines().find(|line| line.starts_with("flags"))?;
+    let flags = procfs::field(root.join("proc/cpuinfo"), "flags")?;
     if !flags.split_whitespace().any(|flag| flag == "hypervisor") {
         return Some("none".to_owned());
     }
-    let product = read_line(&root.join("sys/class/dmi/id/product_name"));
+    let product = procfs::line(root.join("sys/class/dmi/id/product_name"));
     Some(product.unwrap_or_else(|| "a hypervisor".to_owned()))
 }
 
@@ -55,20 +47,18 @@ impl Frequency {
     pub fn look_in(root: &Path) -> Self {
         let cpus = root.join("sys/devices/system/cpu");
         let mut found = Self {
-            turbo: read_line(&cpus.join("intel_pstate/no_turbo"))
+            turbo: procfs::line(cpus.join("intel_pstate/no_turbo"))
                 .map(|no_turbo| no_turbo == "0")
-                .or_else(|| read_line(&cpus.join("cpufreq/boost")).map(|boost| boost == "1")),
+                .or_else(|| procfs::line(cpus.join("cpufreq/boost")).map(|boost| boost == "1")),
             ..Self::default()
         };
         let mut names: Vec<_> =
             fs::read_dir(&cpus).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         names.sort();
         for cpu in names {
-            let number = |file: &str| {
-                read_line(&cpu.join(file)).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
-            };
-            found.hot += number("thermal_throttle/core_throttle_count");
-            let governor = read_line(&cpu.join("cpufreq/scaling_governor"));
+            let hot = procfs::number(cpu.join("thermal_throttle/core_throttle_count"));
+            found.hot += hot.unwrap_or(0_u64);
+            let governor = procfs::line(cpu.join("cpufreq/scaling_governor"));
             // One processor that is not fixed counts.
             if found.governor.as_deref().is_none_or(|known| known == "performance") {
                 found.governor = governor.or(found.governor);

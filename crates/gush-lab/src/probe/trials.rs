@@ -1,6 +1,5 @@
 //! The trials before the first measurement: pinning, huge pages, vmsplice.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::thread;
@@ -8,47 +7,37 @@ use std::thread;
 use gush::{Errno, HUGE_PAGE_BYTES, Kernel, Pages, Vmsplice};
 use gush_text::{errno_text, os_text};
 
-use crate::affinity;
 use crate::model::Warning;
+use crate::{affinity, procfs};
 
 const MORE_PROCESSORS: &str =
     "give gush two processors: taskset, the container's --cpuset-cpus, or a larger machine";
 
 /// Two processors to pin to, on different cores if possible, or a warning.
 pub(super) fn two_processors() -> (Option<[usize; 2]>, Option<Warning>) {
-    match find_two() {
-        Err(lacking) => (None, Some(lacking)),
-        Ok([first, second]) => {
-            let is_one_core = affinity::siblings_in(Path::new("/"), first).contains(&second);
-            let note = is_one_core.then(|| {
+    let lacking = match affinity::allowed().as_deref() {
+        Ok([first, others @ ..]) if !others.is_empty() && affinity_can_be_set(*first) => {
+            let siblings = affinity::siblings_in(Path::new("/"), *first);
+            let second = second_of(others, &siblings);
+            let note = siblings.contains(&second).then(|| {
                 Warning::new(
                     "both programs of a case share a core: the processors allowed are its two threads",
                     "allow processors of two cores: taskset, or the container's --cpuset-cpus",
                 )
             });
-            (Some([first, second]), note)
+            return (Some([*first, second]), note);
         }
-    }
-}
-
-fn find_two() -> Result<[usize; 2], Warning> {
-    match affinity::allowed().as_deref() {
-        Ok([first, others @ ..]) if !others.is_empty() && affinity_can_be_set(*first) => {
-            let siblings = affinity::siblings_in(Path::new("/"), *first);
-            Ok([*first, second_of(others, &siblings)])
-        }
-        Ok([_, _, ..]) => Err(Warning::new(
+        Ok([_, _, ..]) => Warning::new(
             "not pinned: this process may not choose its processor",
             "allow sched_setaffinity(2), which a seccomp filter denies here",
-        )),
-        Ok(_) => Err(Warning::new(
+        ),
+        Ok(_) => Warning::new(
             "not pinned: one processor for both programs, which wait for each other on it",
             MORE_PROCESSORS,
-        )),
-        Err(errno) => {
-            Err(Warning::new(format!("not pinned: {}", errno_text(*errno)), MORE_PROCESSORS))
-        }
-    }
+        ),
+        Err(errno) => Warning::new(format!("not pinned: {}", errno_text(*errno)), MORE_PROCESSORS),
+    };
+    (None, Some(lacking))
 }
 
 /// Two threads of a core share its units and caches, and slow each other down.
@@ -79,16 +68,16 @@ pub(crate) enum HugePage {
 
 /// Asks for a huge page: did it come, and could a writer check that (as root)?
 pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
+    // In all mappings together (proc_pid_smaps_rollup of proc_pid_smaps(5)).
+    let huge_bytes = || procfs::bytes("/proc/self/smaps_rollup", "AnonHugePages");
+    let before = huge_bytes();
     let mut pages = match Pages::huge(1) {
         Ok(pages) => pages,
         Err(errno) => return (HugePage::Refused(errno), Err(errno.into())),
     };
     // A page comes at the first write; before it there is nothing to look at.
     pages.as_mut_slice().fill(1);
-    // Bytes, because it has names of mapped files.
-    let smaps = fs::read("/proc/self/smaps").unwrap_or_default();
-    let smaps = String::from_utf8_lossy(&smaps);
-    let page = match huge_bytes_in(&smaps, pages.address()) {
+    let page = match huge_bytes().zip(before).map(|(now, before)| now.saturating_sub(before)) {
         None => HugePage::Unknown,
         Some(bytes) if bytes >= HUGE_PAGE_BYTES as u64 => HugePage::Came(bytes),
         Some(_) => HugePage::Small,
@@ -129,46 +118,13 @@ pub(super) fn of_vmsplice() -> Option<Warning> {
     }
 }
 
-fn huge_bytes_in(smaps: &str, address: usize) -> Option<u64> {
-    let mut inside = false;
-    for line in smaps.lines() {
-        if let Some(range) = range_of(line) {
-            inside = range.contains(&address);
-        } else if inside && let Some(rest) = line.strip_prefix("AnonHugePages:") {
-            let kibibytes: u64 = rest.trim().trim_end_matches("kB").trim().parse().ok()?;
-            return Some(kibibytes << 10);
-        }
-    }
-    None
-}
-
-/// The addresses of a line that begins a mapping: `7f00-7fff rw-p …`.
-fn range_of(line: &str) -> Option<std::ops::Range<usize>> {
-    let (from, to) = line.split(' ').next()?.split_once('-')?;
-    let hex = |text| usize::from_str_radix(text, 16).ok();
-    Some(hex(from)?..hex(to)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SMAPS: &str = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0\n\
-                         Size:               2048 kB\n\
-                         AnonHugePages:      2048 kB\n\
-                         7f0000200000-7f0000300000 rw-p 00000000 00:00 0\n\
-                         AnonHugePages:         0 kB\n";
 
     #[test]
     fn the_second_processor_is_of_another_core_where_there_is_one() {
         assert_eq!(second_of(&[1, 2, 3], &[0, 1]), 2);
         assert_eq!(second_of(&[1], &[0, 1]), 1);
-    }
-
-    #[test]
-    fn the_right_mapping_is_looked_at() {
-        assert_eq!(huge_bytes_in(SMAPS, 0x7f00_0000_1000), Some(2 << 20));
-        assert_eq!(huge_bytes_in(SMAPS, 0x7f00_0020_0000), Some(0));
-        assert_eq!(huge_bytes_in(SMAPS, 0x1000), None);
     }
 }

@@ -1,15 +1,14 @@
 //! TCP's congestion control (tcp(7)): whether packets are paced, on loopback too.
 
-use std::fs;
-
 use super::finding::Finding;
+use crate::procfs;
 
 const TOPIC: &str = "tcp-congestion";
 const CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// The congestion control that sockets of this network namespace begin with.
 pub(super) fn control() -> Finding {
-    of(fs::read_to_string(CONTROL).ok().as_deref().map(str::trim))
+    of(procfs::line(CONTROL).as_deref())
 }
 
 fn of(name: Option<&str>) -> Finding {

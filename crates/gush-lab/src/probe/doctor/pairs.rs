@@ -1,6 +1,5 @@
 //! The abilities of a pair of paths: sharing blocks, and copying inside the kernel.
 
-use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
@@ -89,27 +88,26 @@ impl Trial {
         };
         match self.attempt(&file, &to) {
             Ok(()) => Finding::fine(self.topic, self.works, self.with),
-            Err(why) => self.refused(&why),
+            Err((errno, why)) => self.refused(errno, &why),
         }
     }
 
-    fn refused(&self, why: &Why) -> Finding {
+    /// By the kernel's answer, or else by a rule of the engine.
+    fn refused(&self, errno: Option<Errno>, why: &str) -> Finding {
         // Without room for the trial the kernel did not say whether the method serves.
-        if let Why::Errno(Errno::NOSPC | Errno::DQUOT) = why {
-            return Finding::unknown(self.topic, format!("it cannot be tried: {}", why), UNTRIED);
+        if let Some(Errno::NOSPC | Errno::DQUOT) = errno {
+            return Finding::unknown(self.topic, format!("it cannot be tried: {why}"), UNTRIED);
         }
-        let finding = Finding::absent(self.topic, format!("it is refused: {}", why), self.without);
-        match why {
-            Why::Errno(Errno::OPNOTSUPP | Errno::XDEV) if self.method == MethodName::Reflink => {
-                finding
-                    .remedy("keep both on one file system that shares blocks: xfs, btrfs, bcachefs")
-            }
-            Why::Errno(Errno::XDEV) => finding.remedy("keep both on one file system"),
+        let finding = Finding::absent(self.topic, format!("it is refused: {why}"), self.without);
+        match errno {
+            Some(Errno::OPNOTSUPP | Errno::XDEV) if self.method == MethodName::Reflink => finding
+                .remedy("keep both on one file system that shares blocks: xfs, btrfs, bcachefs"),
+            Some(Errno::XDEV) => finding.remedy("keep both on one file system"),
             _ => finding,
         }
     }
 
-    fn attempt(&self, from: &File, to: &File) -> Result<(), Why> {
+    fn attempt(&self, from: &File, to: &File) -> Result<(), (Option<Errno>, String)> {
         let bytes = from.metadata().map_or(0, |about| about.len()).min(MOST_BYTES);
         let moved = Mover::new(from, to)
             .method(Choice::Only(self.method))
@@ -117,28 +115,10 @@ impl Trial {
             .target_offset_bytes(0)
             .length_bytes(bytes)
             .run();
-        match moved {
-            Ok(_) => Ok(()),
-            Err(error) => Err(match error.io_error().and_then(Errno::from_io_error) {
-                Some(errno) => Why::Errno(errno),
-                None => Why::Rule(error.to_string()),
-            }),
-        }
-    }
-}
-
-/// Why a method does not serve a pair.
-enum Why {
-    Errno(Errno),
-    Rule(String),
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::Errno(errno) => f.write_str(&words(*errno)),
-            Why::Rule(rule) => f.write_str(rule),
-        }
+        moved.map(drop).map_err(|error| {
+            let errno = error.io_error().and_then(Errno::from_io_error);
+            (errno, errno.map_or_else(|| error.to_string(), words))
+        })
     }
 }
 
@@ -151,11 +131,11 @@ mod tests {
     fn a_lack_of_room_is_no_refusal_of_a_method() {
         for trial in &TRIALS {
             for errno in [Errno::NOSPC, Errno::DQUOT] {
-                let found = trial.refused(&Why::Errno(errno));
+                let found = trial.refused(Some(errno), "");
                 assert_eq!(found.state, Condition::Unknown, "{found:?}");
                 assert!(found.fact.starts_with("it cannot be tried: "), "{found:?}");
             }
-            assert_eq!(trial.refused(&Why::Errno(Errno::XDEV)).state, Condition::Absent);
+            assert_eq!(trial.refused(Some(Errno::XDEV), "").state, Condition::Absent);
         }
     }
 }

@@ -277,23 +277,4 @@ mod tests {
         about.f_favail = 1;
         assert_eq!(room(&about).state, Condition::Fine);
     }
-
-    #[test]
-    fn a_directory_has_every_topic() {
-        let findings = examine(&AskedPath::of(&std::env::temp_dir()));
-        let topics: Vec<_> = findings.findings.iter().map(|finding| finding.topic).collect();
-        assert_eq!(
-            topics,
-            [
-                "access",
-                "file-system",
-                "space",
-                "reflink",
-                "copy-file-range",
-                "file-pages",
-                "direct",
-                "holes"
-            ]
-        );
-    }
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::procfs;
+
 /// The size in bytes of the first processor's cache for data at `level`
 /// (`Documentation/ABI/testing/sysfs-devices-system-cpu`); none if the kernel does not say.
 pub fn data_bytes(level: u32) -> Option<usize> {
@@ -11,7 +13,7 @@ pub fn data_bytes(level: u32) -> Option<usize> {
 }
 
 fn size_of(cache: &Path, level: u32) -> Option<usize> {
-    let word = |name| fs::read_to_string(cache.join(name)).ok().map(|text| text.trim().to_owned());
+    let word = |name| procfs::line(cache.join(name));
     // The first level has two caches, and data goes through one of them.
     if word("level")?.parse() != Ok(level) || word("type")? == "Instruction" {
         return None;
