@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::compare::parameters_that_differ;
+use crate::count::{self, Calls};
 use crate::figures::Measure;
 use crate::model::{Described, Failure, Measured, Run, Sample};
 use crate::stats::{self, Estimate, Verdict};
@@ -19,11 +21,15 @@ pub(crate) fn with_figures(run: &Run) -> Vec<CaseRun<'_>> {
 
 /// The cases with samples, without those that failed, in the order of the run's descriptions.
 pub(crate) fn suites(run: &Run) -> Vec<SuiteRun<'_>> {
+    // A case that failed later is out altogether: its earlier samples may be of the same fault.
+    all(run, |sample| run.failure_of(&sample.suite, &sample.case).is_none())
+}
+
+/// The cases of the samples that are wanted, in the order of the run's descriptions.
+pub(crate) fn all(run: &Run, is_wanted: impl Fn(&Sample) -> bool) -> Vec<SuiteRun<'_>> {
     let mut suites: Vec<SuiteRun<'_>> = Vec::new();
     let mut places: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
-    // A case that failed later is out altogether: its earlier samples may be of the same fault.
-    let is_in = |sample: &&Sample| run.failure_of(&sample.suite, &sample.case).is_none();
-    for sample in run.samples.iter().filter(is_in) {
+    for sample in run.samples.iter().filter(|sample| is_wanted(sample)) {
         let key = (sample.suite.as_str(), sample.case.as_str());
         let &mut (suite, case) = places.entry(key).or_insert_with(|| {
             let suite = suites.iter().position(|suite| suite.name == sample.suite);
@@ -77,7 +83,7 @@ impl<'a> SuiteRun<'a> {
     pub fn like(&self, like: &CaseRun<'_>) -> Option<&CaseRun<'a>> {
         let unit = |case: &CaseRun<'_>| case.measure().unit().to_owned();
         self.case(like.name)
-            .filter(|own| own.is_same(like) && unit(own) == unit(like))
+            .filter(|own| parameters_that_differ(own, like).is_empty() && unit(own) == unit(like))
             .filter(|own| own.compared().is_some())
     }
 
@@ -112,7 +118,7 @@ pub(crate) struct CaseRun<'a> {
     pub described: Described,
     pub samples: Vec<&'a Sample>,
     /// The machine's id.
-    machine: &'a str,
+    pub machine: &'a str,
     /// Drawing ten thousand times for an interval is done once.
     speed: OnceCell<Option<Estimate>>,
     compared: OnceCell<Option<Estimate>>,
@@ -130,19 +136,6 @@ impl<'a> CaseRun<'a> {
             speed: OnceCell::new(),
             compared: OnceCell::new(),
         }
-    }
-
-    /// Did both measure the same? Device numbers count only within a machine.
-    fn is_same(&self, other: &Self) -> bool {
-        let [own, others] = [self, other].map(|case| {
-            let mut identity = case.described.identity.clone();
-            if self.machine != other.machine {
-                // Each machine numbers its devices by itself.
-                identity.remove("device");
-            }
-            identity
-        });
-        own == others
     }
 
     /// The baseline of this case, and the ratio of speeds, if the difference is sure.
@@ -207,6 +200,16 @@ impl<'a> CaseRun<'a> {
     /// A figure of each sample that has it, as far as a scale can show it.
     pub fn drawable(&self, of: impl Fn(&Measured) -> Option<f64>) -> Vec<f64> {
         drawable(self.samples.iter().filter_map(|sample| of(&sample.measured)))
+    }
+
+    /// The name without the place on the axis.
+    pub fn variant(&self) -> &'a str {
+        self.name.rsplit_once('@').map_or(self.name, |(name, _)| name)
+    }
+
+    /// System calls by name.
+    pub fn calls(&self, fact: &str) -> Option<Calls> {
+        count::of_fact(self.fact(fact)?)
     }
 
     /// The fact as the newest sample has it.

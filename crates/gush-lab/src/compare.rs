@@ -5,7 +5,7 @@
 //! which wants five samples a side and an interval beyond `MARGIN`. A winner is chosen by the first
 //! third of the rounds and judged by the others (`stats::choosing_rounds`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -91,8 +91,7 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let (mut cases, mut unlike) = (Vec::new(), Vec::new());
     for one in &first {
         let Some(other) = second.iter().find(|other| is_same(one, other)) else { continue };
-        let differences =
-            parameters_that_differ(&one.described.identity, &other.described.identity);
+        let differences = parameters_that_differ(one, other);
         if !differences.is_empty() {
             let Described { suite, case, .. } = one.described.clone();
             unlike.push(Unlike { suite, case, differences });
@@ -121,11 +120,11 @@ fn failed(run: &Run) -> impl Iterator<Item = Failed> {
     run.failures.iter().map(|failure| Failed { run: run.id.clone(), failure: failure.clone() })
 }
 
-/// The parameters that are not the same in both; one that only one of them has differs, too.
-fn parameters_that_differ(
-    first: &BTreeMap<String, Value>,
-    second: &BTreeMap<String, Value>,
-) -> Vec<Difference> {
+/// The parameters that are not the same in both; one that only one of them has differs, too. Device
+/// numbers count only within a machine: each numbers its devices by itself.
+pub(crate) fn parameters_that_differ(one: &CaseRun<'_>, other: &CaseRun<'_>) -> Vec<Difference> {
+    let [first, second] = [one, other].map(|case| &case.described.identity);
+    let is_own = |name: &String| name == "device" && one.machine != other.machine;
     let text = |value: Option<&Value>| match value {
         None => "none".to_owned(),
         Some(Value::String(text)) => text.clone(),
@@ -134,6 +133,7 @@ fn parameters_that_differ(
     let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
     let differs = names.into_iter().filter(|name| first.get(*name) != second.get(*name));
     differs
+        .filter(|name| !is_own(name))
         .map(|name| Difference {
             fact: name.clone(),
             values: [text(first.get(name)), text(second.get(name))],
@@ -226,12 +226,8 @@ mod tests {
     use crate::model::{Measured, Printed, Sample};
 
     fn run(speed: f64, others: Option<f64>) -> Run {
-        let sample = |round: u32| Sample {
-            suite: "memory".into(),
-            case: "copy-1".into(),
-            round,
-            measured: Measured { gib_per_s: Some(speed), ..Measured::default() },
-        };
+        let measured = Measured { gib_per_s: Some(speed), ..Measured::default() };
+        let sample = |round| Sample::new("memory", "copy-1", round, measured.clone());
         Run { others, samples: (1..=5).map(sample).collect(), ..Run::default() }
     }
 

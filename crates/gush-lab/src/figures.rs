@@ -154,12 +154,7 @@ mod tests {
         let rounds = |(case, value): &(&str, f64)| -> Vec<Sample> {
             let measured = Measured { wall_s: Some(1.0), ..Measured::default() };
             let measured = measured.with(&printed.fact(), *value);
-            let sample = |round| Sample {
-                suite: "relay/pingpong".into(),
-                case: (*case).into(),
-                round,
-                measured: measured.clone(),
-            };
+            let sample = |round| Sample::new("relay/pingpong", case, round, measured.clone());
             (1..=5).map(sample).collect()
         };
         Run {

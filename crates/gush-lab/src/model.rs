@@ -2,12 +2,14 @@
 //!
 //! Everything here has one form as JSON, which the store, exports, imports and the report share.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::once;
 
 /// One sample's figures of one case.
 ///
@@ -31,6 +33,12 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// So many bytes in so many seconds.
+    pub fn timed(bytes: u64, wall_s: f64) -> Self {
+        let gib_per_s = once::gib_per_s(bytes, wall_s);
+        Self { gib_per_s, wall_s: Some(wall_s), bytes, ..Self::default() }
+    }
+
     /// The speed in the unit of the suite: GiB/s, or else times a second. Larger is faster.
     pub fn speed(&self) -> Option<f64> {
         self.gib_per_s.or_else(|| self.wall_s.map(f64::recip)).filter(|speed| speed.is_finite())
@@ -54,8 +62,14 @@ pub struct Sample {
     pub measured: Measured,
 }
 
+impl Sample {
+    pub fn new(suite: &str, case: &str, round: u32, measured: Measured) -> Self {
+        Self { suite: suite.to_owned(), case: case.to_owned(), round, measured }
+    }
+}
+
 /// The description of a case, without figures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Described {
     pub suite: String,
     /// The case's name, unique in the suite.
@@ -115,16 +129,7 @@ pub struct Published {
 impl Described {
     /// A case of which nothing more is known.
     pub fn new(suite: &str, case: &str) -> Self {
-        Self {
-            suite: suite.to_owned(),
-            case: case.to_owned(),
-            does: String::new(),
-            group: String::new(),
-            baseline: None,
-            published: None,
-            printed: Vec::new(),
-            identity: BTreeMap::new(),
-        }
+        Self { suite: suite.to_owned(), case: case.to_owned(), ..Self::default() }
     }
 
     /// The same, with `does` as the words for who does what.
@@ -243,19 +248,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// The cases of a suite: those that the run describes, then those that only samples name.
-    pub fn described(&self, suite: &str) -> Vec<Described> {
-        let mut all: Vec<Described> =
-            self.cases.iter().filter(|case| case.suite == suite).cloned().collect();
-        let mut seen: HashSet<String> = all.iter().map(|case| case.case.clone()).collect();
-        for sample in self.samples.iter().filter(|sample| sample.suite == suite) {
-            if seen.insert(sample.case.clone()) {
-                all.push(Described::new(suite, &sample.case));
-            }
-        }
-        all
-    }
-
     /// The command that made the run, quoted for a shell, without the program's directory.
     pub fn command_line(&self) -> String {
         let Some((program, words)) = self.command.split_first() else { return String::new() };

@@ -112,9 +112,8 @@ impl Clock {
     pub fn stop(self, bytes: u64) -> Result<Measured, Error> {
         // First of all: asking for the usage takes time too.
         let wall_s = self.started.elapsed().as_secs_f64();
-        let (gib_per_s, wall_s) = (gib_per_s(bytes, wall_s), Some(wall_s));
-        let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
-        Ok(used(UsageWho::RUSAGE_SELF)?.since(self.usage).recorded(measured, 1))
+        let used = used(UsageWho::RUSAGE_SELF)?.since(self.usage);
+        Ok(used.recorded(Measured::timed(bytes, wall_s), 1))
     }
 }
 

@@ -177,10 +177,10 @@ pub fn bar(value: f64, most: f64) -> String {
 }
 
 /// The calls of the cases that were counted, along the axis for the largest value alone.
-fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
+fn system_calls<'s, 'a>(taken: &'s cases::SuiteRun<'a>, suite: &Suite) -> String {
     let along = |case: &CaseRun<'_>| suite.axis.and_then(|axis| case.number(axis.fact));
-    let counted = |case| Some((case, calls_of(case, "syscalls")?));
-    let mut counted: Vec<(&CaseRun<'_>, Calls)> = taken.cases.iter().filter_map(counted).collect();
+    let counted = |case: &'s CaseRun<'a>| Some((case, case.calls("syscalls")?));
+    let mut counted: Vec<_> = taken.cases.iter().filter_map(counted).collect();
     let largest = counted.iter().filter_map(|(case, _)| along(case)).max();
     counted.retain(|(case, _)| along(case) == largest);
     if counted.is_empty() {
@@ -195,8 +195,8 @@ fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
         words("published"),
     ];
     let row = |(case, own): &(&CaseRun<'_>, Calls)| {
-        let in_all = calls_of(case, "syscalls_in_all").map_or(0, |calls| calls.values().sum());
-        let published = match calls_of(case, "syscalls_published") {
+        let in_all = case.calls("syscalls_in_all").map_or(0, |calls| calls.values().sum());
+        let published = match case.calls("syscalls_published") {
             None => String::new(),
             Some(published) if count::agrees(own, &published) => "the same".to_owned(),
             Some(published) => format!("DIFFERS: {}", count::line(&published)),
@@ -213,10 +213,6 @@ fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
     )
 }
 
-fn calls_of(case: &CaseRun<'_>, fact: &str) -> Option<Calls> {
-    count::of_fact(case.fact(fact)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,11 +227,9 @@ mod tests {
                 Some(baseline) => described.against(*baseline),
                 None => described,
             });
-            run.samples.extend((1..).zip(*speeds).map(|(round, speed)| Sample {
-                suite: "pipe".into(),
-                case: (*case).into(),
-                round,
-                measured: Measured { gib_per_s: Some(*speed), ..Measured::default() },
+            run.samples.extend((1..).zip(*speeds).map(|(round, speed)| {
+                let measured = Measured { gib_per_s: Some(*speed), ..Measured::default() };
+                Sample::new("pipe", case, round, measured)
             }));
         }
         run
@@ -317,8 +311,7 @@ mod tests {
             .with("syscalls", calls.clone())
             .with("syscalls_published", calls)
             .with("syscalls_printed", "printed: read=3");
-        let (suite, case) = ("copy".to_owned(), "read-write-64K@512M".to_owned());
-        let samples = vec![Sample { suite, case, round: 1, measured }];
+        let samples = vec![Sample::new("copy", "read-write-64K@512M", 1, measured)];
         let text = of(&Run { samples, ..Run::default() }, &suite::copy::SUITE);
         assert!(text.contains("the same (printed: read=3)"), "{text}");
     }

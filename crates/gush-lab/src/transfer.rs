@@ -44,10 +44,11 @@ struct Document<'a> {
     runs: &'a [Run],
 }
 
+/// What an export and a store begin with.
 #[derive(Deserialize)]
-struct Header {
-    format: String,
-    version: u64,
+pub(crate) struct Header {
+    pub format: String,
+    pub version: u64,
 }
 
 #[derive(Deserialize)]

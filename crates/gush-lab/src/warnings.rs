@@ -7,29 +7,16 @@ use crate::model::{Machine, Sample, Warning};
 use crate::probe::{Counters, Probe};
 use crate::stats;
 
-/// Watches the machine while something is measured.
-#[derive(Debug)]
-pub struct Watch {
-    begun: Counters,
-}
-
-impl Watch {
-    pub fn begin() -> Self {
-        Self { begun: now() }
-    }
-
-    /// The doubts that arose since, and the part of the processors' time that other programs and
-    /// the hypervisor have taken since.
-    pub fn end(&self, samples: &[Sample]) -> (Vec<Warning>, Option<f64>) {
-        let now = now();
-        let mut found = of_load(&self.begun, &now);
-        found.extend(of_slowing(&self.begun, &now));
-        found.extend(of_samples(samples));
-        // Counters of a virtual machine can go backwards by a tick.
-        let others =
-            taken(&self.begun, &now).map(|[others, stolen]| (others + stolen).clamp(0.0, 1.0));
-        (found, others)
-    }
+/// The doubts that arose since `begun`, and the part of the processors' time that other programs and
+/// the hypervisor have taken since.
+pub fn since(begun: &Counters, samples: &[Sample]) -> (Vec<Warning>, Option<f64>) {
+    let now = Counters::look_in(Path::new("/"));
+    let mut found = of_load(begun, &now);
+    found.extend(of_slowing(begun, &now));
+    found.extend(of_samples(samples));
+    // Counters of a virtual machine can go backwards by a tick.
+    let others = taken(begun, &now).map(|[others, stolen]| (others + stolen).clamp(0.0, 1.0));
+    (found, others)
 }
 
 /// The doubts about the machine's settings.
@@ -37,10 +24,6 @@ pub fn before(probe: &Probe) -> Vec<Warning> {
     let mut found = of_settings(&probe.machine);
     found.extend(probe.notes.iter().cloned());
     found
-}
-
-fn now() -> Counters {
-    Counters::look_in(Path::new("/"))
 }
 
 /// Which parts of the processors' time other programs, and the hypervisor, took between two looks.
@@ -88,43 +71,42 @@ pub fn of_load(before: &Counters, after: &Counters) -> Vec<Warning> {
     const OTHERS: f64 = 0.05;
     const STOLEN: f64 = 0.01;
     let Some([others, stolen]) = taken(before, after) else { return Vec::new() };
-    let mut found = Vec::new();
-    if others > OTHERS {
-        found.push(Warning::new(
-            format!("other programs used {:.0} % of the processors during the run", others * 100.0),
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let others = (others > OTHERS).then(|| {
+        let fact =
+            format!("other programs used {} of the processors during the run", percent(others));
+        Warning::new(
+            fact,
             "stop them, as top shows them, or measure again when the machine is quiet",
-        ));
-    }
-    if stolen > STOLEN {
-        found.push(Warning::new(
-            format!(
-                "the hypervisor gave {:.0} % of the processors' time to others during the run",
-                stolen * 100.0
-            ),
-            "measure again later, or on a machine with dedicated processors",
-        ));
-    }
-    found
+        )
+    });
+    let stolen = (stolen > STOLEN).then(|| {
+        let share = percent(stolen);
+        let fact =
+            format!("the hypervisor gave {share} of the processors' time to others during the run");
+        Warning::new(fact, "measure again later, or on a machine with dedicated processors")
+    });
+    others.into_iter().chain(stolen).collect()
 }
 
 /// The causes that slowed the processors down between two looks.
 pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
-    let mut found = Vec::new();
     let hot = after.hot.saturating_sub(before.hot);
-    if hot > 0 {
-        found.push(Warning::new(
+    let throttled = after.throttled.saturating_sub(before.throttled);
+    let found = [
+        (
+            hot,
             format!("a processor was slowed down {hot} times because it was too hot"),
             "let the machine cool down, and measure fewer cases at a time (--only)",
-        ));
-    }
-    let throttled = after.throttled.saturating_sub(before.throttled);
-    if throttled > 0 {
-        found.push(Warning::new(
+        ),
+        (
+            throttled,
             format!("the control group's processor limit stopped this program {throttled} times"),
             "raise the limit: cpu.max, the container's --cpus, or the pod's cpu limit",
-        ));
-    }
-    found
+        ),
+    ];
+    let found = found.into_iter().filter(|(times, ..)| *times > 0);
+    found.map(|(_, fact, remedy)| Warning::new(fact, remedy)).collect()
 }
 
 /// Which samples do not say much.
@@ -208,11 +190,9 @@ mod tests {
         let speed = |round: u32| {
             if round.is_multiple_of(20) { 9.0 } else { 2.0 + f64::from(round % 3) / 10.0 }
         };
-        let sample = |round| Sample {
-            suite: "run".into(),
-            case: "true".into(),
-            round,
-            measured: Measured { gib_per_s: Some(speed(round)), ..Measured::default() },
+        let sample = |round| {
+            let measured = Measured { gib_per_s: Some(speed(round)), ..Measured::default() };
+            Sample::new("run", "true", round, measured)
         };
         let samples: Vec<Sample> = (1..=500).map(sample).collect();
         let facts: Vec<String> = of_samples(&samples).into_iter().map(|one| one.fact).collect();

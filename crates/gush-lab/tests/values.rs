@@ -7,8 +7,7 @@ mod bench {
     fn a_file_of_comparisons_gives_suites_their_names() -> Result<(), Box<dyn std::error::Error>> {
         use gush_lab::bench::{Comparison, Input};
         let text = "[[comparison]]\nname = 'one'\ninput = '7'\n[[comparison.contender]]\ncommand = 'cp {in} {out}'\n";
-        let size_of = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
-        let all = Comparison::read("copies", text, &size_of)?;
+        let all = Comparison::read("copies", text)?;
         assert_eq!(all[0].suite(), "copies/one");
         assert_eq!(all[0].input, Some(Input::Bytes(7)));
         Ok(())
@@ -315,14 +314,15 @@ mod model {
             suite: "pipe".into(),
             case: case.into(),
             round: 1,
-            measured: Measured::default(),
+            measured: Measured { wall_s: Some(1.0), ..Measured::default() },
         };
         let run = Run {
             cases: vec![Described::new("pipe", "known")],
             samples: vec![sample("older"), sample("known")],
             ..Run::default()
         };
-        let names: Vec<String> = run.described("pipe").into_iter().map(|case| case.case).collect();
+        let summaries = gush_lab::bench::summaries(&run, "pipe");
+        let names: Vec<&str> = summaries.iter().map(|one| one.label.as_str()).collect();
         assert_eq!(names, ["known", "older"]);
     }
 

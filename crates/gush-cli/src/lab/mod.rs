@@ -10,7 +10,6 @@ mod import;
 mod once;
 pub mod pipe;
 mod report;
-mod reporting;
 mod run;
 mod screen;
 mod session;

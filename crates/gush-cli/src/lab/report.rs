@@ -43,7 +43,8 @@ pub fn run(options: &ReportArgs) -> ExitCode {
     {
         return talker.fail(why);
     }
-    let chosen = runs(&talker, options).and_then(|runs| Ok((runs, place(options)?)));
+    let place = || options.report.clone().map_or_else(default_path, Ok);
+    let chosen = runs(&talker, options).and_then(|runs| Ok((runs, place()?)));
     let (runs, path) = match chosen {
         Ok(chosen) => chosen,
         Err(why) => return talker.fail(why),
@@ -81,14 +82,6 @@ fn runs(talker: &Talker, options: &ReportArgs) -> Result<Vec<Run>, String> {
         return Err("no runs yet: gush lab, or gush lab import, makes the first".to_owned());
     }
     Ok(runs)
-}
-
-/// The path of the page.
-fn place(options: &ReportArgs) -> Result<PathBuf, String> {
-    match &options.report {
-        Some(path) => Ok(path.clone()),
-        None => default_path(),
-    }
 }
 
 /// The default path of a page, in the directory of the store.

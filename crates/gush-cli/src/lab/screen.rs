@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use gush_lab::model::Sample;
+use gush_lab::csv;
+use gush_lab::model::{Run, Sample};
 use gush_lab::runner::Event;
 
 use crate::talk::{Talker, columns, try_write_out};
@@ -19,6 +20,8 @@ pub struct Screen {
     shows_progress: bool,
     is_stdout_taken: bool,
     write_error: Option<io::Error>,
+    /// Samples are printed as rows.
+    rows: Option<csv::Rows>,
 }
 
 impl Screen {
@@ -26,15 +29,19 @@ impl Screen {
     pub fn new(talker: Talker, rounds: u32) -> Self {
         let outlook: Outlook = Box::new(move |round| format!("round {round} of {rounds}"));
         let shows_progress = io::stderr().is_terminal();
-        Self { talker, outlook, shows_progress, is_stdout_taken: false, write_error: None }
+        let (write_error, rows) = (None, None);
+        Self { talker, outlook, shows_progress, is_stdout_taken: false, write_error, rows }
     }
 
     /// Shows an event, and returns the event's sample, if any.
-    pub fn show_event<'a>(&self, event: Event<'a>) -> Option<&'a Sample> {
+    pub fn show_event<'a>(&mut self, event: Event<'a>) -> Option<&'a Sample> {
         match event {
             Event::Begins { case, round } => self.begins(case, round),
             Event::Measured(sample) => {
                 self.clear();
+                if let Some(row) = self.rows.as_ref().map(|rows| rows.row(sample)) {
+                    self.print(&row);
+                }
                 return Some(sample);
             }
             Event::Failed { case, error } => {
@@ -56,6 +63,12 @@ impl Screen {
         };
         // A line that wraps cannot be cleared.
         self.talker.print(shortened(&line, columns().saturating_sub(1)));
+    }
+
+    /// Prints each sample of `run` as comma-separated values from now on.
+    pub fn print_samples(&mut self, run: &Run) {
+        self.print(csv::HEADER);
+        self.rows = Some(csv::Rows::of(run));
     }
 
     /// Shows `outlook` from now on.

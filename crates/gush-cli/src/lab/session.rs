@@ -1,7 +1,8 @@
 //! A run from the first look at the machine to the last message, stored sample by sample.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -9,16 +10,20 @@ use clap::Args;
 use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::explain::Switch;
-use gush_lab::model::{Described, Failure, Run, Sample, Warning};
-use gush_lab::probe::{self, Probe};
+use gush_lab::model::{Described, Failure, Run, Warning};
+use gush_lab::probe::{self, Counters, Probe};
 use gush_lab::runner::{Event, RunEnd, Runner, Schedule, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
-use gush_lab::warnings::{self, Watch};
+use gush_lab::warnings;
 use gush_text::{os_text, quote};
 use jiff::Timestamp;
 
+use super::report;
 use super::screen::Screen;
 use crate::talk::Talker;
+
+/// The number of earlier runs in the report's history.
+const EARLIER: usize = 30;
 
 /// The place where a run is kept.
 #[derive(Debug, Clone, Args)]
@@ -79,7 +84,8 @@ pub struct Limits {
 pub struct Session {
     talker: Talker,
     probe: Probe,
-    watch: Watch,
+    /// The kernel's counters at the beginning.
+    counters: Counters,
     run: Run,
     keep: Keep,
     /// The store that the user names, until the run begins in it.
@@ -106,7 +112,7 @@ impl Session {
                 os_text(&error)
             ));
         }
-        let watch = Watch::begin();
+        let counters = Counters::look_in(Path::new("/"));
         let warnings = warnings::before(&probe);
         let unsaid = warnings.clone();
         let started = Timestamp::now();
@@ -123,7 +129,7 @@ impl Session {
         Ok(Self {
             talker,
             probe,
-            watch,
+            counters,
             run,
             keep: keep.clone(),
             opened,
@@ -173,15 +179,14 @@ impl Session {
         result.ok()
     }
 
-    /// Measures `cases` in rounds as `schedule` has them, within `limits`, and passes every sample
-    /// to `show`. Warns of doubtful figures before the first one.
+    /// Measures `cases` in rounds as `schedule` has them, within `limits`. Warns of doubtful figures
+    /// before the first one.
     pub fn measure(
         &mut self,
         cases: &[Box<dyn Case>],
         schedule: &mut Schedule<'_>,
         limits: Limits,
         screen: &mut Screen,
-        mut show: impl FnMut(&mut Screen, &Sample),
     ) {
         // Begun before the first case: an interrupt keeps the samples taken so far.
         self.store();
@@ -199,7 +204,6 @@ impl Session {
                 say_all(&self.talker, &std::mem::take(&mut self.unsaid));
             }
             let Some(sample) = screen.show_event(event) else { return };
-            show(screen, sample);
             // The reader has left, so the measuring ends, and the files of the cases are removed.
             if screen.is_broken() {
                 interrupt::request();
@@ -270,7 +274,7 @@ impl Session {
         // A signal that comes after the last sample, such as during a cleanup, ends the program all
         // the same.
         self.run.interrupted |= interrupt::requested();
-        let (warnings, others) = self.watch.end(&self.run.samples);
+        let (warnings, others) = warnings::since(&self.counters, &self.run.samples);
         self.run.warnings.extend(warnings.iter().cloned());
         self.run.others = others;
         self.run.finished = Some(Timestamp::now());
@@ -297,7 +301,7 @@ pub struct Ended {
     /// Warnings that came up during the run.
     warnings: Vec<Warning>,
     /// The store, unless the store failed or was not wanted.
-    pub store: Option<Store>,
+    store: Option<Store>,
     /// The run is in the store, if there is one.
     is_kept: bool,
     /// The run could not be stored, as a message said.
@@ -308,6 +312,18 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// Writes the report of this run and earlier ones to `path`, or to `report.html` in the directory
+    /// of the store, and returns the path.
+    pub fn report(&self, path: Option<&Path>) -> Result<PathBuf, String> {
+        let path = path.map_or_else(report::default_path, |path| Ok(path.to_owned()))?;
+        // An unreadable store was reported already; then the report is of this run alone.
+        let stored = self.store.as_ref().and_then(|store| earlier(store, &self.run).ok());
+        let mut runs = stored.unwrap_or_default();
+        runs.push(self.run.clone());
+        gush_lab::report::write(&runs, &path).map_err(|error| error.to_string())?;
+        Ok(fs::canonicalize(&path).unwrap_or(path))
+    }
+
     /// Writes the last messages, after the figures: warnings, an interrupt, where the run is
     /// stored. Returns the exit status.
     ///
@@ -344,6 +360,19 @@ impl Ended {
             Ok(()) => ExitCode::SUCCESS,
         }
     }
+}
+
+/// The runs before `this` that have figures.
+fn earlier(store: &Store, this: &Run) -> Result<Vec<Run>, StoreError> {
+    let mut runs = store.runs()?;
+    runs.retain(|run| run.id != this.id && !run.samples.is_empty());
+    runs.drain(..runs.len().saturating_sub(EARLIER));
+    // Thousands of cells with yes or no are no history, and would make the page huge.
+    for run in &mut runs {
+        run.samples.retain(|sample| sample.measured.speed().is_some());
+    }
+    runs.retain(|run| !run.samples.is_empty());
+    Ok(runs)
 }
 
 fn say_all(talker: &Talker, warnings: &[Warning]) {

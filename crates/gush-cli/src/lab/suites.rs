@@ -8,10 +8,9 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use gush_lab::explain::Switch;
 use gush_lab::probe::Probe;
 use gush_lab::suite::{Asked, SUITES, Suite};
-use gush_lab::{Error, csv, table, transfer};
+use gush_lab::{Error, table, transfer};
 use gush_text::quote;
 
-use super::reporting;
 use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
 use crate::files::takes_text_in_its_directory;
@@ -93,16 +92,11 @@ fn measured(
     session.switch = switch;
     let mut screen = Screen::new(talker.clone(), rounds);
     if csv {
-        screen.print(csv::HEADER);
+        screen.print_samples(session.run());
     }
     session.expect(&made.cases);
-    let rows = csv::Rows::of(session.run());
     let limits = Limits { rounds: Some(rounds), ..Limits::default() };
-    session.measure(&made.cases, &mut |_, _| true, limits, &mut screen, |screen, sample| {
-        if csv {
-            screen.print(&rows.row(sample));
-        }
-    });
+    session.measure(&made.cases, &mut |_, _| true, limits, &mut screen);
     // The cases' files are removed before the last message.
     drop(made.cases);
     let ended = session.end();
@@ -115,7 +109,7 @@ fn measured(
         };
         screen.print(shown.trim_end());
     }
-    let written = report.as_deref().map(|path| reporting::after(&ended, Some(path)));
+    let written = report.as_deref().map(|path| ended.report(Some(path)));
     let status = ended.last_words(screen);
     Ok(match written {
         Some(Err(why)) => talker.fail(why),

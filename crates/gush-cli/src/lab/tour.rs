@@ -13,7 +13,6 @@ use gush_lab::suite::{Cases, SUITES, Show, Suite, Tour};
 use gush_lab::{report, table, transfer};
 use gush_text::quote;
 
-use super::reporting;
 use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
 use super::suites::this_program;
@@ -119,10 +118,10 @@ impl TourArgs {
         // In rounds of all suites: a disturbance of the machine shows in the interval of each case.
         let time = Some(ENOUGH.saturating_sub(begun.elapsed()));
         let limits = Limits { rounds: Some(self.rounds), time, end };
-        session.measure(&repeated, &mut |_, _| true, limits, &mut screen, |_, _| ());
+        session.measure(&repeated, &mut |_, _| true, limits, &mut screen);
         // Last: whatever the time does not suffice for is missing here, and not in the comparisons.
         let limits = Limits { rounds: Some(1), time: None, end };
-        session.measure(&once, &mut |_, _| true, limits, &mut screen, |_, _| ());
+        session.measure(&once, &mut |_, _| true, limits, &mut screen);
         // The cases' files are removed before the last message.
         drop((repeated, once));
         let left = session.not_reached();
@@ -142,7 +141,7 @@ impl TourArgs {
             let sentences = last_words(report::conclusions(runs));
             sentences.iter().for_each(|sentence| screen.print(sentence));
         }
-        let written = reporting::after(&ended, self.report.as_deref());
+        let written = ended.report(self.report.as_deref());
         if let Ok(path) = &written {
             let line = format!("report: {}", quote::if_needed(path));
             if self.json { talker.say(line) } else { screen.print(&line) }

@@ -164,7 +164,6 @@ fn a_contender_of_a_file_has_an_output_of_its_own() {
 
 #[test]
 fn the_case_files_of_bench_contradict_nothing() {
-    let size_of = |text: &str| gush_text::size_bytes(text).map_err(|error| error.to_string());
     let mut files = 0;
     for entry in fs::read_dir(bench()).unwrap() {
         let path = entry.unwrap().path();
@@ -173,7 +172,7 @@ fn the_case_files_of_bench_contradict_nothing() {
         }
         files += 1;
         let text = fs::read_to_string(&path).unwrap();
-        let all = Comparison::read("bench", &text, &size_of);
+        let all = Comparison::read("bench", &text);
         for comparison in all.unwrap_or_else(|error| panic!("{}: {error}", path.display())) {
             let name = comparison.name.clone();
             let checked = comparison.check();

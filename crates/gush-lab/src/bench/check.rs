@@ -8,7 +8,7 @@ use super::{Comparison, Content, Entry, Output, start, template, workplace};
 use crate::Error;
 
 /// The names that every comparison knows, with words of other programs for the same.
-const NAMES: [(&str, &[&str]); 4] = [
+pub(super) const NAMES: [(&str, &[&str]); 4] = [
     ("in", &["input", "infile", "source", "src"]),
     ("out", &["output", "outfile", "target", "dst"]),
     ("dir", &["directory", "tmp", "tmpdir"]),

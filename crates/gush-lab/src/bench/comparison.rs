@@ -36,10 +36,11 @@
 //! less_is_better = true
 //! ```
 
-use gush_text::plural;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gush_text::{plural, size_bytes};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::{Ignored, Input, Output, Parameter, Shell, Summary, parameter};
@@ -75,7 +76,8 @@ pub struct Comparison {
     /// The input, which replaces `{in}`.
     pub input: Option<Input>,
     /// The bytes that a command moves, if they are not the input's.
-    pub bytes: Option<Size>,
+    #[serde(deserialize_with = "size")]
+    pub bytes: Option<u64>,
     /// Variables of the environment, for commands and what runs around them: `A=1 B="2 3"`.
     pub env: Option<String>,
     /// Runs once for each contender, before all rounds.
@@ -142,20 +144,6 @@ pub struct Entry {
     pub is_optional: bool,
 }
 
-/// A number of bytes. A file has the text, for which [`Comparison::read`] asks the program.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "String")]
-pub enum Size {
-    Bytes(u64),
-    Text(String),
-}
-
-impl From<String> for Size {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
 /// How fast a contender is to be compared with others.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -177,6 +165,10 @@ struct Document {
     comparison: Vec<Comparison>,
 }
 
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    size_bytes(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
+}
+
 /// Figures in which an unknown word is an error: a misspelt `less_is_better` would turn the winner
 /// around. A stored run may have words of a newer gush.
 fn figures<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Printed>, D::Error> {
@@ -194,12 +186,8 @@ fn figures<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Printed>, D
 }
 
 impl Comparison {
-    /// Reads the comparisons in the text of a file called `stem`; `size_of` reads sizes.
-    pub fn read(
-        stem: &str,
-        text: &str,
-        size_of: &dyn Fn(&str) -> Result<u64, String>,
-    ) -> Result<Vec<Self>, Error> {
+    /// Reads the comparisons in the text of a file called `stem`.
+    pub fn read(stem: &str, text: &str) -> Result<Vec<Self>, Error> {
         let Document { variables, comparison: mut all } = toml::from_str(text)
             .map_err(|error| Error::refused(format!("cannot be understood: {error}")))?;
         for place in 0..all.len() {
@@ -211,18 +199,8 @@ impl Comparison {
             if before.iter().any(|other| other.name == one.name) {
                 return Err(Error::refused(format!("two comparisons are called {}", one.name)));
             }
-            let wrong = |why: String| Error::refused(format!("comparison {}: {why}", one.name));
             if let Some(why) = one.wrong_aim() {
-                return Err(wrong(why));
-            }
-            if let Some(Size::Text(text)) = &one.bytes {
-                one.bytes = Some(Size::Bytes(size_of(text).map_err(wrong)?));
-            }
-            // A text that is no size is a path.
-            if let Some(Input::Path(text)) = &one.input
-                && let Some(Ok(bytes)) = text.to_str().map(size_of)
-            {
-                one.input = Some(Input::Bytes(bytes));
+                return Err(Error::refused(format!("comparison {}: {why}", one.name)));
             }
             one.file = stem.to_owned();
             one.variables.clone_from(&variables);
@@ -256,13 +234,6 @@ impl Comparison {
     /// How often a sample runs the command.
     pub(super) fn repeat(&self) -> u32 {
         self.repeat.unwrap_or(1).max(1)
-    }
-
-    pub(super) fn bytes(&self) -> Option<u64> {
-        match self.bytes {
-            Some(Size::Bytes(bytes)) => Some(bytes),
-            _ => None,
-        }
     }
 }
 
@@ -298,9 +269,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<Comparison>, Error> {
-        Comparison::read("file", text, &|text| {
-            text.parse().map_err(|_| format!("'{text}' is not a size"))
-        })
+        Comparison::read("file", text)
     }
 
     fn refusal(text: &str) -> String {
@@ -322,7 +291,8 @@ mod tests {
         assert!(refusal(&format!("{ONE}{entry}{aim}")).contains("an aim names 'b'"));
         let unknown = refusal(&format!("{ONE}{entry}{}", aim.replace("rivals", "peers")));
         assert!(unknown.contains("peers") && unknown.contains("rivals"), "{unknown}");
-        assert!(refusal(&format!("{ONE}bytes = 'many'\n{entry}")).contains("'many' is not a size"));
+        let many = refusal(&format!("{ONE}bytes = 'many'\n{entry}"));
+        assert!(many.contains("line 4") && many.contains("not a size"), "{many}");
     }
 
     #[test]

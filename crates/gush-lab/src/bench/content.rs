@@ -55,7 +55,7 @@ impl Content {
 }
 
 /// The name of a kind of entry that has no content.
-pub(super) fn special_kind(kind: FileType) -> Option<&'static str> {
+pub(crate) fn special_kind(kind: FileType) -> Option<&'static str> {
     let kinds = [
         (kind.is_fifo(), "a FIFO"),
         (kind.is_socket(), "a socket"),

@@ -34,11 +34,6 @@ pub(super) fn plain(text: &str) -> String {
     start.iter().chain(['…'].iter()).chain(end).collect()
 }
 
-/// The label of one more contender that would have the same.
-pub(super) fn numbered(label: &str, number: u32) -> String {
-    format!("{label} ({number})")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,11 +53,12 @@ use serde_json::Value;
 
 use crate::Error;
 
-pub use comparison::{Aim, Comparison, Entry, Size};
+pub use comparison::{Aim, Comparison, Entry};
 pub use content::Content;
+pub(crate) use content::special_kind;
 pub use pace::{Pace, Paced};
 pub use parameter::Parameter;
-pub use prepare::{Absent, Prepared};
+pub use prepare::Prepared;
 pub use start::{Shell, found, needs_shell};
 pub use summary::{Summary, of as summaries, regressions, sentences};
 pub use workplace::Input;

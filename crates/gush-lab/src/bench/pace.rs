@@ -130,11 +130,9 @@ mod tests {
 
     /// Rounds of `a` and `b`, with `b` so many times as slow in each round.
     fn rounds(slower: &[f64]) -> Vec<Sample> {
-        let sample = |case: &str, round, seconds| Sample {
-            suite: "run".into(),
-            case: case.into(),
-            round,
-            measured: Measured { wall_s: Some(seconds), ..Measured::default() },
+        let sample = |case, round, seconds| {
+            let measured = Measured { wall_s: Some(seconds), ..Measured::default() };
+            Sample::new("run", case, round, measured)
         };
         let both = |(round, factor): (u32, &f64)| {
             [sample("a", round, 2.0), sample("b", round, 2.0 * factor)]

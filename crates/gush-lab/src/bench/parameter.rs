@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::check::NAMES;
 use crate::Error;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,9 +14,6 @@ pub struct Parameter {
     pub name: String,
     pub values: Vec<String>,
 }
-
-/// The names that mean something by themselves.
-const TAKEN: &[&str] = &["in", "out", "dir", "gush"];
 
 /// More contenders than this come of a mistake.
 const MOST_VALUES: usize = 1000;
@@ -68,7 +66,7 @@ impl Parameter {
         if name.is_empty() || name.contains(['{', '}']) {
             return Err(Error::refused(format!("'{name}' cannot be the name of a parameter")));
         }
-        if TAKEN.contains(&name) {
+        if NAMES.iter().any(|(taken, _)| *taken == name) {
             return Err(Error::refused(format!(
                 "{{{name}}} has a meaning already: choose another name for the parameter"
             )));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::contender::{Contender, ContenderCase, Hooks};
+use super::contender::{Contender, ContenderCase, Hooks, absence};
 use super::parameter::{self, Parameter, Values};
 use super::shared::{Expected, Shared};
 use super::workplace::Workplace;
@@ -14,18 +14,11 @@ use crate::Error;
 use crate::case::Case;
 use crate::runner::children;
 
-/// A contender that takes no part, because an optional program is missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Absent {
-    pub label: String,
-    pub program: String,
-}
-
 /// A comparison made ready: the files stay until [`end`](Self::end).
 pub struct Prepared {
     pub cases: Vec<Box<dyn Case>>,
-    pub absent: Vec<Absent>,
-    /// Doubts about the comparison, as sentences.
+    /// Contenders that take no part, because an optional program is missing, and doubts about the
+    /// comparison, as sentences.
     pub notes: Vec<String>,
     /// The label of the contender that the others are measured against.
     pub baseline: String,
@@ -47,26 +40,32 @@ impl Comparison {
             changed_by: OnceCell::new(),
             workplace,
         });
-        let (mut contenders, mut absent) = (Vec::new(), Vec::new());
+        let (mut contenders, mut notes) = (Vec::new(), Vec::new());
         let all = self.contenders(&shared)?;
-        let measure = all.first().map_or_else(String::new, |first| first.label().to_owned());
+        let measure = all.first().map_or_else(String::new, |first| first.label.clone());
         for contender in all {
             match contender.missing_program() {
-                Some(program) if contender.is_optional() => {
-                    absent.push(Absent { label: contender.label().to_owned(), program });
+                Some(program) if contender.is_optional => {
+                    let label = &contender.label;
+                    notes.push(format!("{label}: {}: left out", absence(&program, label)));
                 }
                 _ => contenders.push(Rc::new(contender)),
             }
         }
-        let baseline = contenders.first().map_or(measure.as_str(), |first| first.label());
+        let baseline = contenders.first().map_or(measure.as_str(), |first| &first.label);
         let case = |one| Box::new(ContenderCase::new(one, baseline)) as Box<dyn Case>;
         let cases = contenders.iter().map(case).collect();
-        let mut notes = self.notes(&shared);
+        if let (Some(shell), Shell::Auto) = (&shared.shell, &self.shell) {
+            notes.push(format!(
+                "{} starts the commands, because one of them needs a shell; its start is a part of every time",
+                shell[0]
+            ));
+        }
         if baseline != measure {
             notes.push(format!("{measure} is absent: {baseline} is the baseline instead"));
         }
         let baseline = baseline.to_owned();
-        Ok(Prepared { cases, absent, notes, baseline, contenders, shared })
+        Ok(Prepared { cases, notes, baseline, contenders, shared })
     }
 
     /// The shell that starts the commands, if one does.
@@ -98,7 +97,7 @@ impl Comparison {
                 let mut copies = 1;
                 while !labels.insert(label.clone()) {
                     copies += 1;
-                    label = label::numbered(&label::of(entry, &values), copies);
+                    label = format!("{} ({copies})", label::of(entry, &values));
                 }
                 let dir = shared.workplace.own_dir(found.len() + 1)?;
                 found.push(Contender::new(entry, label, &hooks, values, dir, Rc::clone(shared))?);
@@ -133,24 +132,13 @@ impl Comparison {
     pub(super) fn output_of<'a>(&'a self, entry: &'a Entry) -> &'a Output {
         entry.output.as_ref().unwrap_or(&self.output)
     }
-
-    fn notes(&self, shared: &Shared) -> Vec<String> {
-        let mut notes = Vec::new();
-        if let (Some(shell), Shell::Auto) = (&shared.shell, &self.shell) {
-            notes.push(format!(
-                "{} starts the commands, because one of them needs a shell; its start is a part of every time",
-                shell[0]
-            ));
-        }
-        notes
-    }
 }
 
 impl Prepared {
     /// Whether the outputs were equal, as a sentence; `None` if none was compared.
     pub fn agreement(&self) -> Result<Option<String>, Error> {
         let ignores_output = self.shared.rules.ignores_output;
-        if self.shared.workplace.survey() != self.shared.workplace.first_survey()
+        if self.shared.workplace.survey() != self.shared.workplace.first_survey
             && !self.shared.names_input()
         {
             return Err(Error::refused(
@@ -171,11 +159,11 @@ impl Prepared {
             return Ok((self.contenders.len() > 1 && !is_shown).then(|| nothing.to_owned()));
         };
         let workplace = &self.shared.workplace;
-        let is_input = workplace.input_bytes() == Some(content.bytes)
+        let is_input = workplace.input_bytes == Some(content.bytes)
             && workplace.input_content()?.is_some_and(|input| input == content);
         let equal = if is_input { ", equal to the input" } else { "" };
         let left_out = self.contenders.iter().filter(|one| !one.is_compared());
-        let left_out: Vec<&str> = left_out.map(|one| one.label()).collect();
+        let left_out: Vec<&str> = left_out.map(|one| one.label.as_str()).collect();
         let which = match &left_out[..] {
             [] => "Every output".to_owned(),
             labels => format!("Every output but that of {}", labels.join(", ")),

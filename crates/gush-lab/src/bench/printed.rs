@@ -18,7 +18,8 @@ const TAIL_BYTES: u64 = 64 << 10;
 /// [`Error::Refused`] where there is no such line, or the line lacks a figure: a command that did
 /// not measure has no sample.
 pub(super) fn read(path: &Path, figures: &[Printed]) -> Result<Vec<f64>, Error> {
-    let tail = tail(path).map_err(|error| Error::failed("cannot read what it printed", error))?;
+    let tail = File::open(path).and_then(|file| tail(&file, TAIL_BYTES));
+    let tail = tail.map_err(|error| Error::failed("cannot read what it printed", error))?;
     let object = |line: &str| serde_json::from_str::<Map<String, Value>>(line).ok();
     let printed = tail.lines().rev().find_map(object);
     let printed = printed.ok_or_else(|| {
@@ -34,11 +35,11 @@ pub(super) fn read(path: &Path, figures: &[Printed]) -> Result<Vec<f64>, Error> 
     figures.iter().map(value).collect()
 }
 
-fn tail(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+/// The last `most_bytes` of a file.
+pub(super) fn tail(mut file: &File, most_bytes: u64) -> std::io::Result<String> {
     let bytes = file.metadata()?.len();
-    file.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES)))?;
+    file.seek(SeekFrom::Start(bytes.saturating_sub(most_bytes)))?;
     let mut tail = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut tail)?;
+    file.take(most_bytes).read_to_end(&mut tail)?;
     Ok(String::from_utf8_lossy(&tail).into_owned())
 }

@@ -1,6 +1,5 @@
 //! How a command is started: directly, or by a shell.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -105,17 +104,14 @@ pub fn needs_shell(command: &str) -> bool {
 /// even with spaces or quotes in the value.
 pub(super) fn words(
     command: &str,
-    value_of: impl Fn(&str) -> Option<OsString>,
-) -> Result<Vec<OsString>, Error> {
+    value_of: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<String>, Error> {
     let split = shlex::split(command).filter(|words| !words.is_empty()).ok_or_else(|| {
         Error::refused(format!(
             "'{command}' is not a command: it is empty, or a quote is not closed"
         ))
     })?;
-    // A path that is no UTF-8 cannot pass through a String; such a directory is refused when it is
-    // made.
-    let text_of = |name: &str| value_of(name).and_then(|value| value.into_string().ok());
-    Ok(split.iter().map(|word| filled(word, text_of).into()).collect())
+    Ok(split.iter().map(|word| filled(word, &value_of)).collect())
 }
 
 /// The variables that `text` sets: `A=1 B="2 3"`.
@@ -132,7 +128,7 @@ pub(super) fn assignments(text: &str) -> Result<Vec<(String, String)>, Error> {
 pub(super) fn process(
     command: &str,
     shell: Option<&[String]>,
-    value_of: impl Fn(&str) -> Option<OsString>,
+    value_of: impl Fn(&str) -> Option<String>,
 ) -> Result<Command, Error> {
     let Some(shell) = shell else {
         let words = words(command, value_of)?;
@@ -140,9 +136,8 @@ pub(super) fn process(
         process.args(&words[1..]);
         return Ok(process);
     };
-    let text_of = |name: &str| value_of(name)?.into_string().ok();
     let mut process = Command::new(&shell[0]);
-    process.args(&shell[1..]).arg("-c").arg(filled_for_shell(command, text_of));
+    process.args(&shell[1..]).arg("-c").arg(filled_for_shell(command, value_of));
     Ok(process)
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::counters::{COUNTERS, Counter};
-use crate::cases::distinct;
+use crate::cases::{self, distinct};
 use crate::figures;
 use crate::model::{Described, Failure, Measured, Printed, Run, Sample};
 use crate::stats::{self, Estimate, Interval, MARGIN, Verdict};
@@ -153,13 +153,11 @@ impl Summary {
 /// The summaries of a suite's contenders that have samples, in the order in which the run describes
 /// them.
 pub fn of(run: &Run, suite: &str) -> Vec<Summary> {
-    let known = run.described(suite);
-    let mut summaries: Vec<Summary> = known
-        .iter()
-        .filter_map(|described| {
-            let own = |sample: &&Sample| sample.suite == suite && sample.case == described.case;
-            let samples: Vec<&Sample> = run.samples.iter().filter(own).collect();
-            summary(described, &samples, run.failure_of(suite, &described.case))
+    let taken = cases::all(run, |sample| sample.suite == suite);
+    let cases = taken.iter().flat_map(|suite| &suite.cases);
+    let mut summaries: Vec<Summary> = cases
+        .filter_map(|case| {
+            summary(&case.described, &case.samples, run.failure_of(suite, case.name))
         })
         .collect();
     if let Some((first, others)) = summaries.split_first_mut() {
@@ -328,11 +326,9 @@ pub(super) mod tests {
     }
 
     pub(crate) fn samples(case: &str, seconds: &[f64]) -> Vec<Sample> {
-        let sample = |(round, &seconds): (u32, &f64)| Sample {
-            suite: "run".into(),
-            case: case.into(),
-            round,
-            measured: Measured { wall_s: Some(seconds), ..Measured::default() },
+        let sample = |(round, &seconds): (u32, &f64)| {
+            let measured = Measured { wall_s: Some(seconds), ..Measured::default() };
+            Sample::new("run", case, round, measured)
         };
         (1..).zip(seconds).map(sample).collect()
     }

@@ -6,18 +6,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
+use gush_text::{SizeError, size_bytes};
 use rustix::io::Errno;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::Content;
-use super::content::special_kind;
+use super::{Content, from_text, special_kind};
 use crate::Error;
 use crate::scratch::{Scratch, cannot_make};
 
 /// The input, which replaces `{in}`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "PathBuf")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A file of so many bytes, made for the run: nowhere zeros for long, nowhere the same.
     Bytes(u64),
@@ -25,51 +25,51 @@ pub enum Input {
     Path(PathBuf),
 }
 
-impl From<PathBuf> for Input {
-    fn from(path: PathBuf) -> Self {
-        Self::Path(path)
+/// A text that is a size is one; `./1G` is a path.
+impl FromStr for Input {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match size_bytes(text) {
+            Ok(0) => Err(Error::refused("an input of no bytes cannot be measured")),
+            _ if text == "null" => Err(Error::refused(
+                "without --input the commands read /dev/null (./null is a file)",
+            )),
+            Ok(bytes) => Ok(Self::Bytes(bytes)),
+            Err(SizeError::NotASize) => Ok(Self::Path(text.into())),
+            Err(error) => Err(Error::refused(error.to_string())),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
     }
 }
 
 /// The input, and the hidden directory in which contenders make their outputs.
 #[derive(Debug)]
 pub(super) struct Workplace {
-    scratch: Scratch,
-    input: Option<PathBuf>,
+    pub(super) scratch: Scratch,
+    pub(super) input: Option<PathBuf>,
     /// The bytes of the input, unless it is a device or a FIFO.
-    input_bytes: Option<u64>,
+    pub(super) input_bytes: Option<u64>,
     is_made: bool,
     content: OnceCell<Content>,
-    /// The input as it was at first.
-    first: Option<Look>,
-    first_survey: Option<Survey>,
+    /// The device and inode of the input.
+    file: Option<(u64, u64)>,
+    /// The input with all that is inside, as it was at first.
+    pub(super) first_survey: Option<Look>,
 }
 
-/// What stat(2) says of the input: it changes when the file is written to or replaced. For a
-/// directory only its direct entries count.
+/// A hash of what stat(2) says of the input: it changes when the file is written to or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified_ns: i128,
+pub(super) struct Look(u64);
+
+fn file_of(there: &fs::Metadata) -> (u64, u64) {
+    (there.dev(), there.ino())
 }
-
-impl Look {
-    fn at(there: &fs::Metadata) -> Self {
-        let modified_ns =
-            i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec());
-        Self { device: there.dev(), inode: there.ino(), bytes: there.len(), modified_ns }
-    }
-
-    fn is_of(&self, there: &fs::Metadata) -> bool {
-        (self.device, self.inode) == (there.dev(), there.ino())
-    }
-}
-
-/// The input with everything inside of a directory: a hash of the looks at all of its entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Survey(u64);
 
 /// The largest input of the user's that is hashed to identify a case.
 const READ_BYTES: u64 = 1 << 30;
@@ -94,20 +94,14 @@ impl Workplace {
                 (Some(path), bytes)
             }
         };
-        let (content, first, first_survey) = (OnceCell::new(), None, None);
-        let mut place =
-            Self { scratch, input: path, input_bytes, is_made, content, first, first_survey };
+        let (content, first_survey) = (OnceCell::new(), None);
+        let file = path.as_ref().filter(|_| input_bytes.is_some());
+        let file = file.and_then(|path| fs::metadata(path).ok()).map(|there| file_of(&there));
+        let input = path;
+        let mut place = Self { scratch, input, input_bytes, is_made, content, file, first_survey };
         // Before any command, so that a later change is attributed to the command that made it.
-        (place.first, place.first_survey) = (place.look(), place.survey());
+        place.first_survey = place.survey();
         Ok(place)
-    }
-
-    pub(super) fn input(&self) -> Option<&Path> {
-        self.input.as_deref()
-    }
-
-    pub(super) fn input_bytes(&self) -> Option<u64> {
-        self.input_bytes
     }
 
     /// The input's content, read when first asked for.
@@ -122,40 +116,32 @@ impl Workplace {
         Ok(self.content.get())
     }
 
-    /// The input as it is now; `None` where there is no input, or no file or directory.
+    /// The input as it is now, of a directory only its direct entries; `None` where there is no
+    /// input, or no file or directory.
     pub(super) fn look(&self) -> Option<Look> {
-        let path = self.input.as_deref().filter(|_| self.input_bytes.is_some())?;
-        // A look at a file that is gone is another look.
-        let gone = Look { device: 0, inode: 0, bytes: 0, modified_ns: 0 };
-        Some(fs::metadata(path).map_or(gone, |there| Look::at(&there)))
+        self.hashed(false)
     }
 
     /// The input with all that is inside, as it is now. This reads all metadata of a directory, so
     /// no timed run comes right after.
-    pub(super) fn survey(&self) -> Option<Survey> {
+    pub(super) fn survey(&self) -> Option<Look> {
+        self.hashed(true)
+    }
+
+    fn hashed(&self, is_deep: bool) -> Option<Look> {
         let path = self.input.as_deref().filter(|_| self.input_bytes.is_some())?;
         let mut hasher = DefaultHasher::new();
-        survey(path, &mut hasher);
-        Some(Survey(hasher.finish()))
-    }
-
-    /// The input with all that is inside, as it was at first.
-    pub(super) fn first_survey(&self) -> Option<Survey> {
-        self.first_survey
-    }
-
-    /// Is the input one of the user's own?
-    pub(super) fn is_own_input(&self) -> bool {
-        self.input.is_some() && !self.is_made
+        survey(path, is_deep, &mut hasher);
+        Some(Look(hasher.finish()))
     }
 
     /// Moves the user's input back that a command has renamed to `{out}`, which would be removed;
     /// answers whether it was there.
     pub(super) fn take_back(&self) -> Result<bool, Error> {
-        let (Some(path), Some(first)) = (&self.input, &self.first) else { return Ok(false) };
+        let (Some(path), Some(file)) = (&self.input, self.file) else { return Ok(false) };
         let is_gone = fs::symlink_metadata(path).is_err();
         let out = self.output();
-        let is_it = fs::symlink_metadata(&out).is_ok_and(|there| first.is_of(&there));
+        let is_it = fs::symlink_metadata(&out).is_ok_and(|there| file_of(&there) == file);
         if !is_gone || !is_it {
             return Ok(false);
         }
@@ -167,8 +153,7 @@ impl Workplace {
 
     /// Is `path` the input's own file, by another name?
     pub(super) fn is_input(&self, path: &Path) -> bool {
-        let first = self.first.filter(|_| self.input.is_some());
-        first.is_some_and(|first| fs::metadata(path).is_ok_and(|there| first.is_of(&there)))
+        fs::metadata(path).is_ok_and(|there| Some(file_of(&there)) == self.file)
     }
 
     /// The difference between inputs of the same size, for the identity of a case: one that is made
@@ -198,11 +183,6 @@ impl Workplace {
         }
     }
 
-    /// The kind of file system that the files are on, and the device.
-    pub(super) fn file_system(&self) -> [String; 2] {
-        self.scratch.file_system()
-    }
-
     /// The file that takes standard output where the comparison needs standard output.
     pub(super) fn printed(&self) -> PathBuf {
         self.scratch.path().join("stdout")
@@ -225,7 +205,8 @@ impl Workplace {
     /// Removes all files, unless `changed_by` has changed an input of the user's: parts of that
     /// input may be among them.
     pub(super) fn remove(self, changed_by: Option<&str>) -> Result<(), Error> {
-        if let Some(changed_by) = changed_by.filter(|_| self.is_own_input()) {
+        let is_own_input = self.input.is_some() && !self.is_made;
+        if let Some(changed_by) = changed_by.filter(|_| is_own_input) {
             let kept = self.scratch.keep();
             let kept = kept.map_err(|error| Error::failed("cannot keep the files", error))?;
             return Err(Error::refused(format!(
@@ -240,19 +221,18 @@ impl Workplace {
     }
 }
 
-/// Adds the looks at `path` and at everything below to `hasher`; links are not followed.
-fn survey(path: &Path, hasher: &mut impl Hasher) {
+/// Adds what stat(2) says of `path`, and of everything below, to `hasher`; links are not followed.
+fn survey(path: &Path, is_deep: bool, hasher: &mut impl Hasher) {
     let Ok(there) = fs::symlink_metadata(path) else { return };
-    let Look { device, inode, bytes, modified_ns } = Look::at(&there);
-    (device, inode, bytes, modified_ns).hash(hasher);
-    if there.is_dir() {
+    (file_of(&there), there.len(), there.mtime(), there.mtime_nsec()).hash(hasher);
+    if is_deep && there.is_dir() {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(path).into_iter().flatten().flatten().map(|one| one.path()).collect();
         // A directory lists in any order, and the order must not look like a change.
         paths.sort();
         for path in paths {
             path.hash(hasher);
-            survey(&path, hasher);
+            survey(&path, is_deep, hasher);
         }
     }
 }

@@ -38,7 +38,8 @@ pub(super) fn unsleeping(
     })
 }
 
-pub(super) fn closed(name: &str) -> Error {
+/// The error of a program that was started without `name`.
+pub fn closed(name: &str) -> Error {
     Error::refused(format!("{name} is closed: connect the two, gush pipe write | gush pipe read"))
 }
 

@@ -21,6 +21,7 @@ mod unsound;
 mod waiting;
 mod write;
 
+pub use ends::closed;
 pub use memory::without_huge_pages;
 pub use options::{ReadOptions, Technique, WriteOptions};
 pub use pattern::{Checker, Corruption, Pattern};

@@ -25,7 +25,7 @@ use crate::write_atomic;
 /// suite; older runs appear in the history, other machines among the facts. The same runs give the
 /// same page.
 pub fn html(runs: &[Run]) -> String {
-    render::html(&section::page(&data::Data::of(runs)))
+    html::page(&section::page(&data::Data::of(runs)), &render::policy(), render::STYLE).0
 }
 
 /// The conclusions of the runs, a sentence for each suite where a case was clearly faster than the

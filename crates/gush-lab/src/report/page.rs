@@ -1,6 +1,8 @@
 //! The parts of a page, as data; figures are drawn already.
 
 use super::markup::Html;
+use super::number::{around, figure};
+use crate::stats::Estimate;
 pub use gush_text::table::{Column, numbers, words};
 
 #[derive(Debug)]
@@ -136,8 +138,6 @@ impl Default for Tone {
 pub struct Cell {
     pub text: String,
     pub tone: Tone,
-    /// The outcome was not expected.
-    pub odd: bool,
     /// In small type, below the text.
     pub small: String,
 }
@@ -149,6 +149,12 @@ impl Cell {
 
     pub fn code(text: impl Into<String>) -> Self {
         Self::toned(text, Tone::CODE)
+    }
+
+    /// A figure with its interval below.
+    pub fn of(estimate: Option<Estimate>) -> Self {
+        let cell = |estimate: Estimate| Self::from(figure(estimate.value)).small(around(estimate));
+        estimate.map_or_else(Self::absent, cell)
     }
 
     pub fn absent() -> Self {

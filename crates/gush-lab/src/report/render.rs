@@ -4,18 +4,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sha2::{Digest, Sha256};
 
-use super::page::Page;
 use crate::model::Run;
 use crate::transfer;
 
-const STYLE: &str = include_str!("templates/style.css");
-
-pub fn html(page: &Page) -> String {
-    super::html::page(page, &policy(), STYLE).0
-}
+pub const STYLE: &str = include_str!("templates/style.css");
 
 /// Nothing may be loaded from anywhere, and no script may run; the only style is ours, by its hash.
-fn policy() -> String {
+pub fn policy() -> String {
     format!(
         "default-src 'none'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; \
          form-action 'none'",

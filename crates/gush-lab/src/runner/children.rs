@@ -46,31 +46,27 @@ fn not_started_with(null: &str, name: &str, error: io::Error) -> Error {
 
 /// Starts `command` as a process that an interrupt ends.
 pub fn start(command: &mut Command) -> Result<Running, Error> {
-    Ok(spawn(command)?.0)
+    Ok(spawn(command, false)?.0)
 }
 
 /// As [`start`], in a process group that an interrupt ends, along with programs that left the
 /// group, as setsid(1) does.
 pub fn start_group(command: &mut Command) -> Result<Running, Error> {
-    strays::adopt();
-    let (mut running, group) = spawn(command)?;
-    running.group = group;
-    guard::note(running.pid());
-    Ok(running)
+    in_group(command, false)
 }
 
 /// As [`start_group`] for a cleanup: starts even after an interrupt, and only the end of this
 /// program ends it.
 pub fn start_last(command: &mut Command) -> Result<Running, Error> {
+    in_group(command, true)
+}
+
+fn in_group(command: &mut Command, outlives_interrupt: bool) -> Result<Running, Error> {
     strays::adopt();
-    let name = command.get_program().to_string_lossy().into_owned();
-    let group = guard::group();
-    command.process_group(group.map_or(0, Pid::as_raw_pid));
-    let child = command.spawn().map_err(|error| not_started(&name, error))?;
-    let pid = Pid::from_child(&child);
-    guard::note(Some(pid));
-    let (child, group) = (Some(child), group.or(Some(pid)));
-    Ok(Running { child, name, group, outlives_interrupt: true, _handle: None })
+    let (mut running, group) = spawn(command, outlives_interrupt)?;
+    running.group = group;
+    guard::note(running.pid());
+    Ok(running)
 }
 
 /// Makes ready for groups, so that the first one takes no longer than the others.
@@ -80,14 +76,17 @@ pub fn make_ready() {
 }
 
 /// The process, and its group.
-fn spawn(command: &mut Command) -> Result<(Running, Option<Pid>), Error> {
+fn spawn(command: &mut Command, outlives_interrupt: bool) -> Result<(Running, Option<Pid>), Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     let group = guard::group();
     // Joined before the execve(2), so that no moment is without the guard.
     command.process_group(group.map_or(0, Pid::as_raw_pid));
-    let (child, handle) = spawn_watched(command)?;
+    let (child, handle) = match outlives_interrupt {
+        true => (command.spawn().map_err(|error| not_started(&name, error))?, None),
+        false => spawn_watched(command)?,
+    };
     let group = group.or(Some(Pid::from_child(&child)));
-    let (child, outlives_interrupt) = (Some(child), false);
+    let child = Some(child);
     Ok((Running { child, name, group: None, outlives_interrupt, _handle: handle }, group))
 }
 

@@ -1,5 +1,7 @@
 //! The resources used by processes and threads.
 
+use std::ops::Add;
+
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::model::Measured;
@@ -36,15 +38,20 @@ impl Usage {
     /// The resources used since `earlier`; never below zero, since user and system time are
     /// estimates.
     pub fn since(self, earlier: Self) -> Self {
+        let used = self.by(earlier, |own, other| (own - other).max(0.0), u64::saturating_sub);
+        Self { peak_bytes: self.peak_bytes, left_running: self.left_running, ..used }
+    }
+
+    fn by(self, other: Self, seconds: fn(f64, f64) -> f64, counts: fn(u64, u64) -> u64) -> Self {
         Self {
-            user_s: (self.user_s - earlier.user_s).max(0.0),
-            system_s: (self.system_s - earlier.system_s).max(0.0),
-            peak_bytes: self.peak_bytes,
-            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
-            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
-            switches: self.switches.saturating_sub(earlier.switches),
-            preemptions: self.preemptions.saturating_sub(earlier.preemptions),
-            left_running: self.left_running,
+            user_s: seconds(self.user_s, other.user_s),
+            system_s: seconds(self.system_s, other.system_s),
+            peak_bytes: self.peak_bytes.max(other.peak_bytes),
+            minor_faults: counts(self.minor_faults, other.minor_faults),
+            major_faults: counts(self.major_faults, other.major_faults),
+            switches: counts(self.switches, other.switches),
+            preemptions: counts(self.preemptions, other.preemptions),
+            left_running: counts(self.left_running, other.left_running),
         }
     }
 
@@ -68,16 +75,7 @@ impl Usage {
 
     /// Both together; of the memory the larger peak.
     pub fn and(self, other: Self) -> Self {
-        Self {
-            user_s: self.user_s + other.user_s,
-            system_s: self.system_s + other.system_s,
-            peak_bytes: self.peak_bytes.max(other.peak_bytes),
-            minor_faults: self.minor_faults + other.minor_faults,
-            major_faults: self.major_faults + other.major_faults,
-            switches: self.switches + other.switches,
-            preemptions: self.preemptions + other.preemptions,
-            left_running: self.left_running + other.left_running,
-        }
+        self.by(other, f64::add, u64::add)
     }
 }
 

@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Run, Sample};
+use crate::transfer::Header;
 
 pub(super) const HEADER: &[u8] = b"{\"format\":\"gush-lab-store\",\"version\":1}\n";
 /// The newest form of the file; a later gush may add fields without a new one.
@@ -48,11 +49,6 @@ pub(super) fn bytes(line: &Written<'_>) -> serde_json::Result<Vec<u8>> {
 
 /// The version that the first line of a file names, if that line is the header of a store.
 pub(super) fn version(header: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Header {
-        format: String,
-        version: u64,
-    }
     let header: Header = serde_json::from_slice(header).ok()?;
     (header.format == FORMAT).then_some(header.version)
 }

@@ -84,24 +84,17 @@ impl Asked {
         self.given.get_flag(flag)
     }
 
-    pub fn sizes(&self, name: &str) -> Vec<u64> {
-        self.given.get_many(name).map_or_else(Vec::new, |sizes| sizes.copied().collect())
+    /// All values of an option.
+    pub fn all<T: Clone + Send + Sync + 'static>(&self, name: &str) -> Vec<T> {
+        self.given.get_many(name).map_or_else(Vec::new, |values| values.cloned().collect())
     }
 
     pub fn size(&self, name: &str) -> Option<u64> {
         self.given.get_one(name).copied()
     }
 
-    pub fn words(&self, name: &str) -> Vec<String> {
-        self.given.get_many(name).map_or_else(Vec::new, |words| words.cloned().collect())
-    }
-
     pub fn word(&self, name: &str) -> Option<&str> {
         self.given.get_one(name).map(String::as_str)
-    }
-
-    pub fn paths(&self, name: &str) -> Vec<PathBuf> {
-        self.given.get_many(name).map_or_else(Vec::new, |paths| paths.cloned().collect())
     }
 
     /// The path that is required, or has a default.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use gush_lab::probe::Probe;
-use gush_lab::probe::doctor::{Examination, examine};
+use gush_lab::probe::doctor::examine;
 
 use crate::args;
 use crate::pv::pipeline;
@@ -70,7 +70,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let asked = !paths.is_empty();
     let paths = if asked { paths } else { vec![PathBuf::from(".")] };
     let examination = examine(&Probe::take(), &paths);
-    let shown = if json { as_json(&examination) } else { Ok(text::of(&examination, columns())) };
+    let shown = match json {
+        true => serde_json::to_string_pretty(&examination).map_err(io::Error::from),
+        false => Ok(text::of(&examination, columns())),
+    };
     let printed = shown.and_then(|shown| write_out(format!("{}\n", shown.trim_end()).as_bytes()));
     match printed {
         Err(error) => talker.fail_output(&error),
@@ -85,8 +88,4 @@ fn columns() -> usize {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
         _ => text::MOST_COLUMNS,
     }
-}
-
-fn as_json(examination: &Examination) -> io::Result<String> {
-    Ok(serde_json::to_string_pretty(examination)?)
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gush_lab::Error;
-use gush_lab::pipe::{ReadOptions, Reading, Waiting, read};
+use gush_lab::pipe::{ReadOptions, Reading, Waiting, closed, read};
 
 use crate::talk::Talker;
 
@@ -35,10 +35,7 @@ pub fn run(options: &ReadOptions) -> ExitCode {
 fn measure(options: &ReadOptions, talker: &Talker) -> Result<Reading, Error> {
     options.check()?;
     if gush_process::was_closed(0) {
-        return Err(Error::Refused(
-            "standard input is closed: connect the two, gush pipe write | gush pipe read"
-                .to_owned(),
-        ));
+        return Err(closed("standard input"));
     }
     options.shared.pin()?;
     if options.shared.verbose {

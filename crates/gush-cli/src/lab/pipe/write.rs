@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gush_lab::Error;
-use gush_lab::pipe::{WriteOptions, without_huge_pages, write};
+use gush_lab::pipe::{WriteOptions, closed, without_huge_pages, write};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::talk::Talker;
@@ -19,10 +19,7 @@ pub fn run(options: &WriteOptions) -> ExitCode {
 fn run_or_fail(options: &WriteOptions, talker: &Talker) -> Result<(), Error> {
     options.check()?;
     if gush_process::was_closed(1) {
-        return Err(Error::Refused(
-            "standard output is closed: connect the two, gush pipe write | gush pipe read"
-                .to_owned(),
-        ));
+        return Err(closed("standard output"));
     }
     options.shared.pin()?;
     if options.no_huge_page {

@@ -6,13 +6,12 @@ use std::cell::OnceCell;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gush_lab::bench::{self, Absent, Comparison, Pace, Paced, Summary, show};
-use gush_lab::csv;
+use gush_lab::bench::{self, Comparison, Pace, Paced, Summary, show};
+use gush_lab::model::Sample;
 use gush_lab::probe::Probe;
 use gush_lab::transfer;
 use gush_text::{os_text, quote};
 
-use super::reporting;
 use super::screen::{Outlook, Screen};
 use super::session::{Ended, Limits, Session};
 use crate::files::takes_text_in_its_directory;
@@ -55,7 +54,7 @@ fn compare(options: &RunArgs, talker: &Talker) -> Result<ExitCode, String> {
     }
     let mut summaries = Vec::new();
     if options.csv {
-        screen.print(csv::HEADER);
+        screen.print_samples(session.run());
     }
     for comparison in &comparisons {
         if session.is_interrupted() || screen.is_broken() {
@@ -113,25 +112,12 @@ fn measure(
         let colon = if about.is_empty() { "" } else { ": " };
         screen.show(&format!("\n{name}{colon}{about}"));
     }
-    for Absent { label, program } in &prepared.absent {
-        talker.say(format_args!("{label}: {}: left out", gush_lab::bench::absence(program, label)));
-    }
     prepared.notes.iter().for_each(|note| talker.say(note));
     screen.set_outlook(outlook(pace));
     let mut schedule = Paced::new(pace, &prepared.baseline, comparison.figures.first());
     session.expect(&prepared.cases);
-    let rows = csv::Rows::of(session.run());
-    session.measure(
-        &prepared.cases,
-        &mut |round, samples| schedule.goes_on(round, samples),
-        Limits::default(),
-        screen,
-        |screen, sample| {
-            if options.csv {
-                screen.print(&rows.row(sample));
-            }
-        },
-    );
+    let goes_on = &mut |round, samples: &[Sample]| schedule.goes_on(round, samples);
+    session.measure(&prepared.cases, goes_on, Limits::default(), screen);
     // An interrupt ends the reading of an input, too, and is reported at the end.
     let agreement = if session.is_interrupted() { Ok(None) } else { prepared.agreement() };
     let measure = prepared.baseline.clone();
@@ -185,7 +171,7 @@ fn conclude(
         }
     }
     if let Some(path) = &options.report {
-        match reporting::after(ended, Some(path)) {
+        match ended.report(Some(path)) {
             Ok(path) => talker.say(format_args!("report: {}", quote::if_needed(&path))),
             Err(why) => unwritten.push(why),
         }

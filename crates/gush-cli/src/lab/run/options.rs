@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum};
 use gush_lab::Error;
 use gush_lab::bench::{Ignored, Input, Output, Pace, Shell, Summary, export, show::Unit};
 use gush_lab::model::Printed;
-use gush_text::{SizeError, size_bytes, some_bytes, some_time};
+use gush_text::{some_bytes, some_time};
 
 use super::super::session::Keep;
 
@@ -56,7 +56,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", requires = "reference")]
     reference_name: Option<String>,
     /// Make an input of SIZE random bytes, or use the file or directory PATH
-    #[arg(long, value_name = "SIZE|PATH", value_parser = input)]
+    #[arg(long, value_name = "SIZE|PATH")]
     input: Option<Input>,
     /// Give the input to the commands on standard input
     #[arg(long)]
@@ -200,19 +200,6 @@ enum Sort {
 
 fn at_least_one() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
-}
-
-/// A text that is a size is one; `./1G` is a path.
-fn input(text: &str) -> Result<Input, String> {
-    match size_bytes(text) {
-        Ok(0) => Err("an input of no bytes cannot be measured".to_owned()),
-        _ if text == "null" => {
-            Err("without --input the commands read /dev/null (./null is a file)".to_owned())
-        }
-        Ok(bytes) => Ok(Input::Bytes(bytes)),
-        Err(SizeError::NotASize) => Ok(Input::Path(text.into())),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 fn figure(text: &str) -> Result<Printed, &'static str> {

@@ -45,13 +45,13 @@ impl Contender {
                 described = described.with(name, plain_text(text));
             }
         }
-        if let Some(bytes) = shared.workplace.input_bytes() {
+        if let Some(bytes) = shared.workplace.input_bytes {
             described = described.with("input_bytes", bytes);
         }
         if let Some(input) = shared.workplace.input_identity() {
             described = described.with("input", plain_text(&input));
         }
-        if let Some(bytes) = rules.bytes() {
+        if let Some(bytes) = rules.bytes {
             described = described.with("bytes", bytes);
         }
         if let Some(expected) = &rules.expected {
@@ -60,7 +60,7 @@ impl Contender {
         for (name, value) in rules.variables.iter().filter(|(name, _)| names(command, name)) {
             described = described.with(&format!("variable {name}"), plain_text(value));
         }
-        let [file_system, device] = shared.workplace.file_system();
+        let [file_system, device] = shared.workplace.scratch.file_system();
         described
             .with("output", self.output().name())
             .with("stdin", rules.is_input_piped)
@@ -85,7 +85,7 @@ impl Case for ContenderCase {
         let contender = &self.contender;
         let left_out = |program: Option<String>| match program {
             Some(program) => {
-                let why = absence(&program, contender.label());
+                let why = absence(&program, &contender.label);
                 Err(Error::refused(format!("{why}: left out")))
             }
             None => Ok(()),

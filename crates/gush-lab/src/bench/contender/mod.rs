@@ -5,7 +5,6 @@ mod output;
 mod stderr;
 
 use std::cell::Cell;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -20,9 +19,9 @@ use super::parameter::Values;
 use super::shared::Shared;
 use super::template::{filled, names};
 use super::{Comparison, Content, Entry, Output, printed, start};
+use crate::Error;
 use crate::model::Measured;
 use crate::runner::{Usage, children, start_bytes};
-use crate::{Error, once};
 
 pub(super) use case::ContenderCase;
 use stderr::{copy_of, stderr_file, succeeded};
@@ -53,7 +52,7 @@ const ITERATION: &str = "HYPERFINE_ITERATION";
 
 #[derive(Debug)]
 pub(super) struct Contender {
-    label: String,
+    pub(super) label: String,
     command: String,
     /// Variables of the environment, whose values may name `{in}` and others.
     env: Vec<(String, String)>,
@@ -61,7 +60,7 @@ pub(super) struct Contender {
     output: Output,
     values: Values,
     needs: Vec<String>,
-    is_optional: bool,
+    pub(super) is_optional: bool,
     /// The directory that replaces `{dir}`: the contender's own, because all setups run before
     /// all rounds.
     dir: PathBuf,
@@ -108,19 +107,10 @@ impl Contender {
         })
     }
 
-    pub(super) fn label(&self) -> &str {
-        &self.label
-    }
-
-    pub(super) fn is_optional(&self) -> bool {
-        self.is_optional
-    }
-
     /// The first program that is missing before the setup: one that the contender needs, or its
     /// own, which a setup may make.
     pub(super) fn missing_program(&self) -> Option<String> {
-        let text_of = |name: &str| self.value_of(name).and_then(|value| value.into_string().ok());
-        let mut needed = self.needs.iter().map(|text| filled(text, text_of));
+        let mut needed = self.needs.iter().map(|text| filled(text, |name| self.value_of(name)));
         needed
             .find(|program| start::found(Path::new(program)).is_none())
             // A setup may build the program: it is looked for again afterwards.
@@ -134,8 +124,8 @@ impl Contender {
         if self.shared.shell.is_some() {
             return None;
         }
-        let words = start::words(&self.command, |name| self.value_of(name)).ok()?;
-        let program = words[0].to_string_lossy().into_owned();
+        let mut words = start::words(&self.command, |name| self.value_of(name)).ok()?;
+        let program = words.swap_remove(0);
         start::found(Path::new(&program)).is_none().then_some(program)
     }
 
@@ -143,25 +133,24 @@ impl Contender {
         &self.shared.rules
     }
 
-    fn value_of(&self, name: &str) -> Option<OsString> {
-        let workplace = &self.shared.workplace;
+    /// None for a path that is not UTF-8, too: such a directory is refused when it is made.
+    fn value_of(&self, name: &str) -> Option<String> {
+        let (rules, workplace) = (self.rules(), &self.shared.workplace);
+        let text = |path: &Path| path.to_str().map(str::to_owned);
         match name {
-            "in" => workplace.input().map(Into::into),
-            "out" => Some(workplace.output().into()),
-            "dir" => Some(self.dir.clone().into()),
-            name => {
-                let variable = self.rules().variables.get(name).map(OsString::from);
-                let own = || self.rules().gush.clone().filter(|_| name == "gush");
-                variable.or_else(|| own().map(PathBuf::into_os_string))
-            }
+            "in" => text(workplace.input.as_deref()?),
+            "out" => text(&workplace.output()),
+            "dir" => text(&self.dir),
+            "gush" if !rules.variables.contains_key(name) => text(rules.gush.as_deref()?),
+            name => rules.variables.get(name).cloned(),
         }
     }
 
     /// The process of a command or hook, in the contender's environment.
     fn process(&self, command: &str, shell: Option<&[String]>) -> Result<Command, Error> {
-        let text_of = |name: &str| self.value_of(name).and_then(|value| value.into_string().ok());
-        let mut process = start::process(command, shell, |name| self.value_of(name))?;
-        process.envs(self.env.iter().map(|(name, value)| (name, filled(value, text_of))));
+        let value_of = |name: &str| self.value_of(name);
+        let mut process = start::process(command, shell, value_of)?;
+        process.envs(self.env.iter().map(|(name, value)| (name, filled(value, value_of))));
         Ok(process)
     }
 
@@ -307,12 +296,10 @@ impl Contender {
         answer: Option<&Content>,
     ) -> Measured {
         let runs = self.rules().repeat();
-        let bytes =
-            self.rules().bytes().or_else(|| self.shared.workplace.input_bytes()).unwrap_or(0);
+        let bytes = self.rules().bytes.or(self.shared.workplace.input_bytes).unwrap_or(0);
         let wall_s = wall.as_secs_f64() / f64::from(runs);
-        let (gib_per_s, wall_s) = (once::gib_per_s(bytes, wall_s), Some(wall_s));
-        let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
-        let mut measured = used.recorded(measured, runs).with("command", plain_text(&self.command));
+        let measured = used.recorded(Measured::timed(bytes, wall_s), runs);
+        let mut measured = measured.with("command", plain_text(&self.command));
         let floor_bytes = start_bytes().unwrap_or(0);
         // A child begins as a copy of this process, whose peak it inherits until its exec: below
         // that nothing is known.

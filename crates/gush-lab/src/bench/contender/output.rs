@@ -15,8 +15,8 @@ impl Contender {
     /// Gives `command` its standard descriptors; answers the file that takes its messages.
     pub(super) fn wire(&self, command: &mut Command) -> Result<File, Error> {
         let said = stderr_file()?;
-        let input = self.shared.workplace.input().filter(|_| self.rules().is_input_piped);
-        match input {
+        let input = self.shared.workplace.input.as_ref();
+        match input.filter(|_| self.rules().is_input_piped) {
             Some(path) => command.stdin(opened(path)?),
             None => command.stdin(Stdio::null()),
         };

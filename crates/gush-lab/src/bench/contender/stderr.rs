@@ -1,7 +1,6 @@
 //! The messages of a process, and how it ended.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -9,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use rustix::fs::MemfdFlags;
 
 use super::super::label::plain;
+use super::super::printed::tail;
 use crate::Error;
 
 /// A file without a name, in memory, for the messages of a process.
@@ -41,13 +41,7 @@ pub(super) fn succeeded(status: ExitStatus, said: &File) -> Result<(), String> {
 }
 
 /// The last line that is not empty, of the last 4 KiB.
-fn last_line(mut said: &File) -> Option<String> {
-    const TAIL_BYTES: u64 = 4096;
-    let bytes = said.metadata().ok()?.len();
+fn last_line(said: &File) -> Option<String> {
     // The reason is usually at the end.
-    said.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES))).ok()?;
-    let mut tail = Vec::new();
-    said.take(TAIL_BYTES).read_to_end(&mut tail).ok()?;
-    let text = String::from_utf8_lossy(&tail).into_owned();
-    text.lines().rev().map(plain).find(|line| !line.is_empty())
+    tail(said, 4096).ok()?.lines().rev().map(plain).find(|line| !line.is_empty())
 }

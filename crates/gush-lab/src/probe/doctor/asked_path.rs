@@ -2,12 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
 
 use gush_text::os_text;
+
+use crate::bench::special_kind;
 
 /// The size of a trial file.
 const CONTENT_BYTES: usize = 64 << 10;
@@ -59,18 +61,10 @@ impl AskedPath {
 fn look(path: &Path) -> io::Result<Found> {
     let about = fs::metadata(path)?;
     let kind = about.file_type();
-    let sort = if kind.is_dir() {
-        Sort::Directory
-    } else if kind.is_file() {
-        Sort::File
-    } else if kind.is_block_device() {
-        Sort::Other("a block device")
-    } else if kind.is_char_device() {
-        Sort::Other("a character device")
-    } else if kind.is_fifo() {
-        Sort::Other("a FIFO")
-    } else {
-        Sort::Other("a socket")
+    let sort = match special_kind(kind) {
+        Some(name) => Sort::Other(name),
+        None if kind.is_dir() => Sort::Directory,
+        None => Sort::File,
     };
     let may = |access| rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok();
     let dir = match (sort, path.parent()) {

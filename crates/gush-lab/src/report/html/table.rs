@@ -38,24 +38,20 @@ fn head(column: &Column, is_narrow: bool) -> Html {
 
 fn data(cell: &Cell, is_number: bool) -> Html {
     html!(
-        "<td class=\"{}{}{}\">{}</td>\n",
+        "<td class=\"{}{}\">{}</td>\n",
         cell.tone.0,
         if is_number { " number" } else { "" },
-        if cell.odd { " odd" } else { "" },
         content(cell),
     )
 }
 
 fn content(cell: &Cell) -> Html {
     html!(
-        "{text}{odd}{small}",
+        "{text}{small}",
         text = match cell.tone {
             Tone::CODE => html!("<code>{}</code>", cell.text),
             _ => html!("{}", cell.text),
         },
-        odd = when(cell.odd, || html!(
-            "<span class=\"differs\"> ≠<span class=\"sr\"> differs</span></span>"
-        )),
         small = when(!cell.small.is_empty(), || html!("<small>{}</small>", cell.small)),
     )
 }

@@ -1,8 +1,10 @@
 //! System calls by name, counted in a separate run, next to the published counts.
 
+use std::cmp::Reverse;
+
 use super::code;
 use crate::cases::{CaseRun, SuiteRun};
-use crate::count::{Calls, of_fact};
+use crate::count::Calls;
 use crate::report::data::Data;
 use crate::report::number::{bytes, count};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
@@ -10,12 +12,12 @@ use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
 pub fn section(data: &Data<'_>) -> Option<Section> {
     let suites: Vec<&SuiteRun<'_>> =
         data.suites().into_iter().filter_map(|name| data.suite(name)).collect();
-    let counted: Vec<Counted<'_>> =
+    let counted: Vec<Counted<'_, '_>> =
         suites.iter().flat_map(|suite| &suite.cases).filter_map(Counted::of).collect();
     if counted.is_empty() {
         return None;
     }
-    let published = counted.iter().any(|case| case.published.is_some());
+    let published = counted.iter().any(|case| case.published().is_some());
     let mut notes = Vec::new();
     if published {
         notes.push(
@@ -33,76 +35,58 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
     })
 }
 
-#[derive(Debug)]
-struct Counted<'a> {
-    case: &'a str,
-    size_bytes: Option<u64>,
-    calls: Calls,
-    published: Option<Calls>,
-    /// The published text instead, with the correction.
-    printed: Option<&'a str>,
-}
+/// A case, and its calls.
+struct Counted<'s, 'a>(&'s CaseRun<'a>, Calls);
 
-impl<'a> Counted<'a> {
-    fn of(case: &CaseRun<'a>) -> Option<Self> {
-        let calls = of_fact(case.fact("syscalls")?)?;
-        let size_bytes = case.number("size_bytes");
-        let published = case.fact("syscalls_published").and_then(of_fact);
-        let printed = case.text("syscalls_printed");
-        (!calls.is_empty()).then_some(Self {
-            case: case.name,
-            size_bytes,
-            calls,
-            published,
-            printed,
-        })
+impl<'s, 'a> Counted<'s, 'a> {
+    fn of(case: &'s CaseRun<'a>) -> Option<Self> {
+        case.calls("syscalls").filter(|calls| !calls.is_empty()).map(|calls| Self(case, calls))
     }
 
-    /// Without the size, which is shown elsewhere.
-    fn name(&self) -> &'a str {
-        self.case.rsplit_once('@').map_or(self.case, |(name, _)| name)
+    fn size_bytes(&self) -> Option<u64> {
+        self.0.number("size_bytes")
+    }
+
+    fn published(&self) -> Option<Calls> {
+        self.0.calls("syscalls_published")
     }
 
     fn all(&self) -> u64 {
-        self.calls.values().fold(0, |all, count| all.saturating_add(*count))
+        self.1.values().fold(0, |all, count| all.saturating_add(*count))
     }
 }
 
 /// A table for each size, the largest first.
-fn figure_of(counted: &[Counted<'_>], published: bool) -> Figure {
-    let mut sizes: Vec<Option<u64>> = counted.iter().map(|case| case.size_bytes).collect();
+fn figure_of(counted: &[Counted<'_, '_>], published: bool) -> Figure {
+    let mut sizes: Vec<Option<u64>> = counted.iter().map(Counted::size_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let mut figure = Figure::new("System calls of each case, counted in a separate run");
     // The largest size first: there the ways differ most.
     for size in sizes.into_iter().rev() {
-        let own: Vec<&Counted<'_>> =
-            counted.iter().filter(|case| case.size_bytes == size).collect();
+        let own: Vec<&Counted<'_, '_>> =
+            counted.iter().filter(|case| case.size_bytes() == size).collect();
         let label = size.map_or_else(|| "Other".to_owned(), bytes);
         figure = figure.with(label.clone(), Body::Table(table(&label, &own, published)));
     }
     figure
 }
 
-fn table(size: &str, counted: &[&Counted<'_>], published: bool) -> Table {
+fn table(size: &str, counted: &[&Counted<'_, '_>], published: bool) -> Table {
     let mut columns = vec![words("Case"), words("Calls"), numbers("All")];
     if published {
         columns.push(words("Published"));
     }
     let mut table = Table::new(format!("System calls, {size}"), &columns);
     for case in counted {
-        let mut calls: Vec<(&str, u64)> =
-            case.calls.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        let mut calls: Vec<_> = case.1.iter().collect();
         // By number, and of equal ones by name: the page is the same at each making.
-        calls.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        let mut row =
-            vec![Cell::code(case.name()), listed(&calls).into(), count(case.all()).into()];
+        calls.sort_by_key(|&(name, n)| (Reverse(n), name));
+        let name = Cell::code(case.0.variant());
+        let mut row = vec![name, listed(calls).into(), count(case.all()).into()];
         if published {
-            row.push(case.published.as_ref().map_or_else(Cell::absent, |known| {
-                let known: Vec<(&str, u64)> =
-                    known.iter().map(|(name, n)| (name.as_str(), *n)).collect();
-                let cell = Cell::from(listed(&known));
-                case.printed.map_or(cell.clone(), |printed| cell.small(printed))
+            row.push(case.published().map_or_else(Cell::absent, |known| {
+                Cell::from(listed(&known)).small(case.0.text("syscalls_printed").unwrap_or(""))
             }));
         }
         table.rows.push(row);
@@ -110,17 +94,17 @@ fn table(size: &str, counted: &[&Counted<'_>], published: bool) -> Table {
     table
 }
 
-fn listed(calls: &[(&str, u64)]) -> String {
-    let one = |(name, n): &(&str, u64)| format!("{}\u{a0}{name}", count(*n));
-    calls.iter().map(one).collect::<Vec<_>>().join(", ")
+fn listed<'c>(calls: impl IntoIterator<Item = (&'c String, &'c u64)>) -> String {
+    let one = |(name, n): (&String, &u64)| format!("{}\u{a0}{name}", count(*n));
+    calls.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The most and the fewest calls for the same bytes.
-fn said(counted: &[Counted<'_>]) -> Vec<String> {
-    let Some(size) = counted.iter().filter_map(|case| case.size_bytes).max() else {
+fn said(counted: &[Counted<'_, '_>]) -> Vec<String> {
+    let Some(size) = counted.iter().filter_map(Counted::size_bytes).max() else {
         return Vec::new();
     };
-    let same = || counted.iter().filter(|case| case.size_bytes == Some(size));
+    let same = || counted.iter().filter(|case| case.size_bytes() == Some(size));
     let (Some(most), Some(least)) =
         (same().max_by_key(|case| case.all()), same().min_by_key(|case| case.all()))
     else {
@@ -132,9 +116,9 @@ fn said(counted: &[Counted<'_>]) -> Vec<String> {
     vec![format!(
         "For the same {}, {} takes {} system calls and {} takes {}.",
         bytes(size),
-        code(most.name()),
+        code(most.0.variant()),
         count(most.all()),
-        code(least.name()),
+        code(least.0.variant()),
         count(least.all())
     )]
 }

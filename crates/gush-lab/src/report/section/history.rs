@@ -3,7 +3,7 @@
 use crate::cases::{CaseRun, SuiteRun};
 use crate::compare;
 use crate::report::data::Data;
-use crate::report::number::{around, figure, times};
+use crate::report::number::times;
 use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
 use crate::stats::Verdict;
 use gush_text::plural;
@@ -59,10 +59,7 @@ fn figure_of<'a>(suite: &str, mut taken: Vec<&'a SuiteRun<'a>>) -> Option<Figure
             Verdict::Slower => Tone::BAD,
             Verdict::CannotTell => Tone::ABSENT,
         };
-        let median = |case: &Option<&CaseRun<'_>>| match case.and_then(CaseRun::compared) {
-            Some(median) => Cell::from(figure(median.value)).small(around(median)),
-            None => Cell::absent(),
-        };
+        let median = |case: &Option<&CaseRun<'_>>| Cell::of(case.and_then(CaseRun::compared));
         let mut row = vec![Cell::code(case.name)];
         row.extend(known.iter().map(median));
         row.push(times(own.value / median_before.value).into());

@@ -114,12 +114,8 @@ fn value(fact: &str, text: &str) -> String {
 }
 
 fn label(fact: &str) -> String {
-    if let Some((_, label)) = FACTS.iter().find(|(name, _)| *name == fact) {
-        return (*label).to_owned();
-    }
-    let words = fact.replace('_', " ");
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    let known = FACTS.iter().find(|(name, _)| *name == fact);
+    known.map_or_else(|| super::opened(&fact.replace('_', " ")), |(_, label)| (*label).to_owned())
 }
 
 fn facts(machine: &Machine) -> Table {

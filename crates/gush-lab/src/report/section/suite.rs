@@ -1,6 +1,6 @@
 //! A suite: a figure for each group of cases that can be compared, and the conclusions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code, plain};
 use crate::cases::{self, CaseRun, SuiteRun, distinct};
@@ -8,7 +8,7 @@ use crate::figures::Measure;
 use crate::model::Run;
 use crate::report::bars::{self, Bar, Limit};
 use crate::report::data::Data;
-use crate::report::number::{around, bytes, figure, times_between};
+use crate::report::number::{bytes, figure, times_between};
 use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};
 use crate::stats::{self, Estimate};
 use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK, memory};
@@ -328,73 +328,55 @@ pub fn conclusions(data: &Data<'_>) -> Vec<String> {
     suites.filter_map(|(taken, suite)| headline(taken, suite)).collect()
 }
 
-/// One case of one size.
-struct Placed {
-    name: String,
-    at_bytes: u64,
-    group: String,
-    speed: Estimate,
-    samples: Vec<f64>,
-}
-
 /// A figure for each group, with a view for each place on the axis.
 fn along(taken: &SuiteRun<'_>, quantity: &Quantity, axis: Axis) -> Vec<Figure> {
     let at = |case: &CaseRun<'_>| {
         let moved = case.samples.last().map(|sample| sample.measured.bytes);
         case.number(axis.fact).or(moved)
     };
-    let placed = |case: &CaseRun<'_>| {
-        let (at_bytes, speed) = (at(case)?, case.estimate(quantity.of)?);
-        let (samples, group) = (case.drawable(quantity.of), case.described.group.clone());
-        Some(Placed { name: variant(case.name).to_owned(), at_bytes, group, speed, samples })
-    };
-    let all: Vec<Placed> = taken.cases.iter().filter_map(placed).collect();
+    let cases = || taken.cases.iter();
     let of_group = |group| {
-        let own: Vec<&Placed> = all.iter().filter(|placed| placed.group == group).collect();
-        along_one(&own, group, quantity, axis)
+        let own = cases().filter(|case| case.described.group == group);
+        let placed = |case: &CaseRun<'_>| {
+            let (samples, speed) = (case.drawable(quantity.of), case.estimate(quantity.of)?);
+            Some((at(case)?, Bar::new(case.variant(), speed, samples)))
+        };
+        let own: Vec<(u64, Bar)> = own.filter_map(placed).collect();
+        (!own.is_empty()).then(|| along_one(own, group, quantity, axis))
     };
-    distinct(all.iter().map(|placed| placed.group.as_str())).into_iter().map(of_group).collect()
+    distinct(cases().map(|case| case.described.group.as_str()))
+        .into_iter()
+        .filter_map(of_group)
+        .collect()
 }
 
-fn along_one(own: &[&Placed], group: &str, quantity: &Quantity, axis: Axis) -> Figure {
-    let mut sizes: Vec<u64> = own.iter().map(|placed| placed.at_bytes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+fn along_one(own: Vec<(u64, Bar)>, group: &str, quantity: &Quantity, axis: Axis) -> Figure {
+    let sizes = BTreeSet::from_iter(own.iter().map(|(size, _)| *size));
     let caption = format!("{} by {}{}", quantity.caption, axis.label.to_lowercase(), below(group));
-    let mut figure = Figure::new(caption.clone());
+    let table = Body::Table(table(&caption, quantity.unit, &own, &sizes));
+    let mut by_size: BTreeMap<u64, Vec<Bar>> = BTreeMap::new();
+    own.into_iter().for_each(|(size, bar)| by_size.entry(size).or_default().push(bar));
+    let mut figure = Figure::new(caption);
     // The largest first: there the time of opening and closing counts least.
-    for size in sizes.iter().rev() {
-        let here = own.iter().filter(|placed| placed.at_bytes == *size);
-        let bars: Vec<Bar> = here
-            .map(|placed| Bar::new(&placed.name, placed.speed, placed.samples.clone()))
-            .collect();
-        figure = figure.with(bytes(*size), bars::body(quantity.unit, &bars, &[]));
+    for (size, bars) in by_size.iter().rev() {
+        figure = figure.with(bytes(*size), bars::body(quantity.unit, bars, &[]));
     }
-    figure.with("Table", Body::Table(table(&caption, quantity.unit, own, &sizes)))
+    figure.with("Table", table)
 }
 
 /// Every case by place.
-fn table(caption: &str, unit: &str, own: &[&Placed], sizes: &[u64]) -> Table {
+fn table(caption: &str, unit: &str, own: &[(u64, Bar)], sizes: &BTreeSet<u64>) -> Table {
     let mut columns: Vec<Column> = vec![words("Case")];
     columns.extend(sizes.iter().map(|size| numbers(bytes(*size))));
     let mut table = Table::new(format!("{caption}, {unit}: median and interval"), &columns);
-    for name in distinct(own.iter().map(|placed| placed.name.as_str())) {
-        let here: BTreeMap<u64, &Estimate> = own
-            .iter()
-            .filter(|placed| placed.name == name)
-            .map(|placed| (placed.at_bytes, &placed.speed))
-            .collect();
+    for name in distinct(own.iter().map(|(_, bar)| bar.name.as_str())) {
+        let speed = |size: &u64| {
+            let bar = own.iter().rfind(|(at, bar)| at == size && bar.name == name);
+            Cell::of(bar.map(|(_, bar)| bar.estimate))
+        };
         let mut row = vec![Cell::code(name)];
-        row.extend(sizes.iter().map(|size| match here.get(size) {
-            Some(speed) => Cell::from(figure(speed.value)).small(around(**speed)),
-            None => Cell::absent(),
-        }));
+        row.extend(sizes.iter().map(speed));
         table.rows.push(row);
     }
     table
-}
-
-/// A case's name without the place on the axis.
-fn variant(name: &str) -> &str {
-    name.rsplit_once('@').map_or(name, |(name, _)| name)
 }

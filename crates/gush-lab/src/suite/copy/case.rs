@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use gush::{Advice, Space};
@@ -33,6 +33,11 @@ pub struct What {
 }
 
 impl What {
+    pub fn plain(way: &'static Way, size_bytes: u64) -> Self {
+        let (advice, space) = (Advice::default(), Space::default());
+        Self { way, size_bytes, advice, space, cold: false }
+    }
+
     /// The case's name: the way, the advice or space, the size.
     pub fn name(&self) -> String {
         let mut name = self.way.name.to_owned();
@@ -58,12 +63,12 @@ impl What {
     /// The textbook's loop over 128 KiB is the baseline, with the source in the same cache state.
     fn described(self, files: &Files) -> Described {
         let Self { way, size_bytes, advice, space, cold } = self;
-        let plain = What { way: &BASELINE, advice: Advice::None, space: Space::AsWritten, ..self };
+        let plain = What { cold, ..What::plain(&BASELINE, size_bytes) };
         let does = match way.buffer_bytes() {
             Some(bytes) => format!("{}, {}", way.method, gush_text::typed_bytes(bytes as u64)),
             None => way.method.to_owned(),
         };
-        let [file_system, device] = files.file_system();
+        let [file_system, device] = files.scratch.file_system();
         Described::new(SUITE.name, &self.name())
             .does(does)
             .group(if cold { "The source out of the cache" } else { "The source in the cache" })
@@ -76,10 +81,27 @@ impl What {
             .with("file_system", file_system)
             .with("device", device)
     }
+
+    /// The arguments after `gush lab once`.
+    pub(super) fn words(self, source: &Path, target: &Path) -> Vec<OsString> {
+        let Self { way, advice, space, cold, .. } = self;
+        let mut words: Vec<OsString> = vec![SUITE.name.into(), "--way".into(), way.name.into()];
+        if advice != Advice::None {
+            words.extend(["--advice".into(), name_of(ADVICE, &advice).into()]);
+        }
+        if space != Space::AsWritten {
+            words.extend(["--space".into(), name_of(SPACE, &space).into()]);
+        }
+        if cold {
+            words.push("--cold".into());
+        }
+        words.extend([source.into(), target.into()]);
+        words
+    }
 }
 
 /// The way that the others are measured against.
-const BASELINE: Way = Way {
+pub(super) const BASELINE: Way = Way {
     name: "read-write-128K",
     method: "read-write",
     by: By::Engine(gush::MethodName::ReadWrite),
@@ -101,23 +123,6 @@ impl Copying {
         let (counted, verified) = (OnceCell::new(), Cell::new(false));
         let described = what.described(&files);
         Self { what, described, program, files, counts, counted, verified }
-    }
-
-    /// The arguments after `gush lab once`.
-    fn words(&self, source: &Source, cold: bool) -> Vec<OsString> {
-        let What { way, advice, space, .. } = self.what;
-        let mut words: Vec<OsString> = vec![SUITE.name.into(), "--way".into(), way.name.into()];
-        if advice != Advice::None {
-            words.extend(["--advice".into(), name_of(ADVICE, &advice).into()]);
-        }
-        if space != Space::AsWritten {
-            words.extend(["--space".into(), name_of(SPACE, &space).into()]);
-        }
-        if cold {
-            words.push("--cold".into());
-        }
-        words.extend([source.path.clone().into(), self.files.target().into()]);
-        words
     }
 
     /// Once a case, every byte of the copy is compared.
@@ -148,9 +153,10 @@ impl Case for Copying {
             return Ok(());
         }
         // The cache changes no call.
-        let name = What { cold: false, ..self.what }.name();
-        let counted = self.files.counted(&name, || {
-            let (words, target) = (self.words(&source, false), self.files.target());
+        let what = What { cold: false, ..self.what };
+        let counted = self.files.counted(&what.name(), || {
+            let target = self.files.target();
+            let words = what.words(&source.path, &target);
             let processor = probe.processors.map(|[first, _]| first);
             count::of(&self.program, &words, &source.path, &target, processor)
         });
@@ -172,7 +178,7 @@ impl Case for Copying {
         // The engine's own choice may be to use several processors.
         let pinned = self.what.way.by != By::Auto;
         let processor = probe.processors.map(|[first, _]| first).filter(|_| pinned);
-        let words = self.words(&source, self.what.cold);
+        let words = self.what.words(&source.path, &self.files.target());
         let measured = once::run(&self.program, &words, processor)?;
         self.verify(&source)?;
         let published = published(self.what.way.name, self.what.size_bytes);
@@ -208,8 +214,7 @@ mod tests {
     fn a_copy_with_other_bytes_is_out_and_the_next_begins_without_a_target() {
         let dir = tempfile::tempdir().expect("a directory");
         let files = Rc::new(Files::new(dir.path()).expect("files"));
-        let (advice, space) = (Advice::None, Space::AsWritten);
-        let what = What { way: &BASELINE, size_bytes: 4096, advice, space, cold: false };
+        let what = What::plain(&BASELINE, 4096);
         let case = Copying::new(what, "gush".into(), Rc::clone(&files), false);
         let source = files.source(4096).expect("a source");
         std::fs::write(files.target(), [7; 4096]).expect("written");

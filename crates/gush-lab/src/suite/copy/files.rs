@@ -14,7 +14,7 @@ use crate::scratch::Scratch;
 /// The sources and the target.
 #[derive(Debug)]
 pub(super) struct Files {
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
     sources: RefCell<BTreeMap<u64, Result<Source, String>>>,
     /// The counts so far, by the parts of the case's name that they depend on.
     counts: RefCell<BTreeMap<String, Count>>,
@@ -37,11 +37,6 @@ impl Files {
     /// The file that copies are written to.
     pub(super) fn target(&self) -> PathBuf {
         self.scratch.path().join("target")
-    }
-
-    /// The kind of file system that they lie on, and the device.
-    pub(super) fn file_system(&self) -> [String; 2] {
-        self.scratch.file_system()
     }
 
     pub(super) fn remove_target(&self) {
@@ -78,11 +73,6 @@ impl Files {
         let (path, file) = self.scratch.filled(&format!("source-{size_bytes}"), size_bytes)?;
         let digest = digest(&file)?;
         Ok(Source { path, digest })
-    }
-
-    /// Refuses a disk without room for the source and a copy, before the disk is full.
-    pub(super) fn room_for(&self, size_bytes: u64) -> Result<(), Error> {
-        self.scratch.room_for(size_bytes)
     }
 }
 

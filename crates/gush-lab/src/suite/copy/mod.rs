@@ -25,7 +25,6 @@ mod textbook;
 mod ways;
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -38,7 +37,8 @@ pub use ways::{Buffer, By, Textbook, WAYS, Way};
 use super::asked::{dir, flag, memory, one_of, path, several, text};
 use super::{Asked, Axis, Cases, Suite, THROUGHPUT, Tour, WORK};
 use crate::{Error, count};
-use case::Copying;
+use case::{BASELINE, Copying};
+use clap::Arg;
 use files::Files;
 
 pub static SUITE: Suite = Suite {
@@ -57,14 +57,8 @@ pub static SUITE: Suite = Suite {
                 .visible_alias("sizes"),
             dir("Make the files in DIR, on the file system to be measured"),
             flag("cold", "Also measure everything with the source dropped from the cache"),
-            several(one_of(
-                text("advice", "ADVICE,…", "Give this advice before reading (posix_fadvise)"),
-                ADVICE.iter().map(|(name, _)| *name),
-            )),
-            several(one_of(
-                text("space", "SPACE,…", "Reserve the target's space first (fallocate), or not"),
-                SPACE.iter().map(|(name, _)| *name),
-            )),
+            several(advice("ADVICE,…", "Give this advice before reading (posix_fadvise)")),
+            several(space("SPACE,…", "Reserve the target's space first (fallocate), or not")),
             flag("no-count", "Do not count system calls"),
             flag(
                 "all",
@@ -87,14 +81,8 @@ pub static SUITE: Suite = Suite {
         options: || {
             vec![
                 text("way", "NAME", "Copy this way"),
-                one_of(
-                    text("advice", "ADVICE", "Give this advice before reading"),
-                    ADVICE.iter().map(|(name, _)| *name),
-                ),
-                one_of(
-                    text("space", "SPACE", "Reserve the target's space first, or not"),
-                    SPACE.iter().map(|(name, _)| *name),
-                ),
+                advice("ADVICE", "Give this advice before reading"),
+                space("SPACE", "Reserve the target's space first, or not"),
                 flag("cold", "Drop SOURCE from the cache first"),
                 path("source", "The file to copy"),
                 path("target", "The copy"),
@@ -102,37 +90,34 @@ pub static SUITE: Suite = Suite {
         },
         run: |asked| {
             let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
-            let once = Once {
-                way,
-                advice: values(ADVICE, &asked.words("advice"))
-                    .first()
-                    .copied()
-                    .unwrap_or(gush::Advice::None),
-                space: values(SPACE, &asked.words("space"))
-                    .first()
-                    .copied()
-                    .unwrap_or(gush::Space::AsWritten),
-                cold: asked.is("cold"),
-                source: asked.path("source").to_owned(),
-                target: asked.path("target").to_owned(),
-            };
-            once.run()
+            let [source, target] = ["source", "target"].map(|path| asked.path(path).to_owned());
+            let advice = values(ADVICE, asked, "advice").first().copied().unwrap_or_default();
+            let space = values(SPACE, asked, "space").first().copied().unwrap_or_default();
+            Once { way, advice, space, cold: asked.is("cold"), source, target }.run()
         },
     }),
     make,
 };
 
-fn values<T: Copy>(table: &[(&str, T)], words: &[String]) -> Vec<T> {
-    let value =
-        |word: &String| table.iter().find(|(name, _)| name == word).map(|(_, value)| *value);
-    words.iter().filter_map(value).collect()
+fn advice(value_name: &'static str, help: &'static str) -> Arg {
+    one_of(text("advice", value_name, help), ADVICE.iter().map(|(name, _)| *name))
+}
+
+fn space(value_name: &'static str, help: &'static str) -> Arg {
+    one_of(text("space", value_name, help), SPACE.iter().map(|(name, _)| *name))
+}
+
+fn values<T: Copy>(table: &[(&str, T)], asked: &Asked, option: &str) -> Vec<T> {
+    let words = asked.all::<String>(option);
+    let value = |word| table.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
+    words.into_iter().filter_map(value).collect()
 }
 
 fn make(asked: &Asked) -> Result<Cases, Error> {
     let mut whats = plan(&Choice {
-        sizes_bytes: asked.sizes("size"),
-        advice: values(ADVICE, &asked.words("advice")),
-        space: values(SPACE, &asked.words("space")),
+        sizes_bytes: asked.all("size"),
+        advice: values(ADVICE, asked, "advice"),
+        space: values(SPACE, asked, "space"),
         cold: asked.is("cold"),
         all: asked.is("all"),
     });
@@ -154,7 +139,7 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
 fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
     let program = asked.program.as_path();
     let files = Rc::new(Files::new(asked.path("dir"))?);
-    files.room_for(TRIAL_BYTES)?;
+    files.scratch.room_for(TRIAL_BYTES)?;
     let mut all = Cases::default();
     let counts = !asked.is("no-count");
     // Tried once: in a container without ptrace every case would fail for the same reason.
@@ -167,8 +152,10 @@ fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
     let mut too_large: BTreeMap<u64, Option<Error>> = BTreeMap::new();
     for &what in whats {
         let size_bytes = what.size_bytes;
-        let no_room =
-            || files.room_for(size_bytes).err().inspect(|error| all.notes.push(error.to_string()));
+        let no_room = || {
+            let room = files.scratch.room_for(size_bytes);
+            room.err().inspect(|error| all.notes.push(error.to_string()))
+        };
         // Reported once for a size, and not for each of its ways.
         if too_large.entry(size_bytes).or_insert_with(no_room).is_some() {
             continue;
@@ -198,15 +185,7 @@ const TRIAL_BYTES: u64 = 64 << 10;
 fn try_counting(program: &Path, files: &Files) -> Result<(), Error> {
     let source = files.source(TRIAL_BYTES)?.path;
     let target = files.target();
-    let way = "read-write-64K";
-    let words = [
-        SUITE.name.as_ref(),
-        "--way".as_ref(),
-        way.as_ref(),
-        source.as_os_str(),
-        target.as_os_str(),
-    ];
-    let words = words.map(OsStr::to_owned);
+    let words = What::plain(&BASELINE, TRIAL_BYTES).words(&source, &target);
     let counted = count::of(program, &words, &source, &target, None);
     files.remove_target();
     counted.map(drop)

@@ -45,13 +45,7 @@ pub fn plan(choice: &Choice) -> Vec<What> {
     let mut whats = Vec::new();
     for size in sizes {
         for way in WAYS {
-            let plain = What {
-                way,
-                size_bytes: *size,
-                advice: Advice::None,
-                space: Space::AsWritten,
-                cold: false,
-            };
+            let plain = What::plain(way, *size);
             let variants = if chosen {
                 asked(plain, choice)
             } else {

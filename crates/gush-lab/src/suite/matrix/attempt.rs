@@ -9,11 +9,12 @@ use nix::sys::resource::UsageWho;
 use rustix::fs::OFlags;
 
 use super::load::Load;
-use super::outcome::{Attempt, Cost, Outcome};
+use super::outcome::{Attempt, Outcome};
 use super::raw;
 use super::source::{Source, Workshop};
 use super::target::Target;
 use super::{Aim, Kind, Method};
+use crate::model::Measured;
 use crate::runner::Usage;
 
 /// Tries a pair. `mover` moves the load, and answers how many bytes it says to have moved.
@@ -196,7 +197,8 @@ fn judge(mut source: Source, target: Target, load: &Load, claim: Claim) -> Attem
             return wrong(format!("byte {at} of {due_bytes} is not the one that was sent"));
         }
     }
-    let cost = Cost { bytes: due_bytes, wall_s, user_s: used.user_s, system_s: used.system_s };
+    let (user_s, system_s) = (Some(used.user_s), Some(used.system_s));
+    let cost = Measured { user_s, system_s, ..Measured::timed(due_bytes, wall_s) };
     Attempt { cost: (!load.verifies).then_some(cost), ..Outcome::Works { bytes: due_bytes }.into() }
 }
 
@@ -275,6 +277,6 @@ mod tests {
         let attempt = attempt(&mut workshop(), mover, Kind::Pipe, Kind::Tcp, Aim::Speed(3 << 20));
         let cost = attempt.cost.unwrap();
         assert_eq!(cost.bytes, 3 << 20);
-        assert!(cost.wall_s > 0.0);
+        assert!(cost.wall_s > Some(0.0));
     }
 }

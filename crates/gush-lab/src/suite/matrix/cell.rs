@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Aim, Attempt, Kind, KindPlace, Load, Method, Outcome, Pairs, Prober, s4};
+use super::{Aim, Attempt, Kind, KindPlace, Load, Method, Outcome, Pairs, Prober, places, s4};
+use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
 use crate::probe::Probe;
 use crate::runner::interrupt;
-use crate::{Error, once};
 
 /// The bytes sent through a timed cell of the old experiment: as many as in the experiment.
 pub const S4_BYTES: u64 = 1 << 30;
@@ -62,15 +62,15 @@ pub struct Matrix {
 /// The cells of a plan as cases.
 pub fn cases(plan: &Plan) -> Matrix {
     let kinds = plan.kinds();
-    let prober = Prober::new(&kinds);
-    let mut places = prober.places().to_vec();
+    let mut places = places::find(&kinds);
+    let dirs = places.iter().filter_map(|place| Some((place.kind, place.dir.clone()?)));
+    let prober = Rc::new(RefCell::new(Prober::new(dirs.collect())));
     let has = |kind: Kind| {
         !kind.needs_place() || places.iter().any(|place| place.kind == kind && place.dir.is_some())
     };
     let present: Vec<Kind> = kinds.into_iter().filter(|&kind| has(kind)).collect();
     let file = s4::file_among(has).unwrap_or(Kind::Tmpfs);
     places.retain(|place| !plan.only_s4 || place.kind == file);
-    let prober = Rc::new(RefCell::new(prober));
     let mut cells = Vec::new();
     for method in Method::all() {
         for &source in &present {
@@ -127,13 +127,7 @@ impl Case for Cell {
         if let Some(bytes) = self.speed_bytes.filter(|_| works && self.can_be_timed()) {
             let timed = self.try_out(Aim::Speed(bytes), probe.processors)?;
             match timed.cost.filter(|cost| Load::can_be_timed(cost.bytes)) {
-                Some(cost) => {
-                    measured.gib_per_s = once::gib_per_s(cost.bytes, cost.wall_s);
-                    measured.wall_s = Some(cost.wall_s);
-                    measured.user_s = Some(cost.user_s);
-                    measured.system_s = Some(cost.system_s);
-                    measured.bytes = cost.bytes;
-                }
+                Some(cost) => measured = Measured { facts: measured.facts, ..cost },
                 None if matches!(timed.outcome, Outcome::Works { .. }) => {}
                 None => measured = measured.with("not_timed", timed.outcome.to_string()),
             }

@@ -15,27 +15,22 @@ use super::Kind;
 use super::source::Workshop;
 
 /// The end that bytes come out of, and the end that they are put into.
-pub(super) struct Ends {
-    pub(super) out: OwnedFd,
-    pub(super) into: OwnedFd,
-}
+type Ends = (OwnedFd, OwnedFd);
 
-/// Opens both ends of a pipe, FIFO, socket or terminal; `None` for kinds with one end only.
-pub(super) fn open(kind: Kind, workshop: &Workshop) -> Option<io::Result<Ends>> {
-    Some(match kind {
-        Kind::Pipe => pipe(),
-        Kind::Fifo => workshop.dir(kind).and_then(fifo),
-        Kind::Tcp => tcp(),
-        Kind::UnixStream => unix(SocketType::STREAM),
-        Kind::UnixDatagram => unix(SocketType::DGRAM),
-        Kind::Udp => udp(),
-        _ => return None,
-    })
-}
-
-fn pipe() -> io::Result<Ends> {
-    let (out, into) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    Ok(Ends { out, into })
+/// Opens both ends of a pipe, FIFO, socket or terminal: the one that is a source or a target, and
+/// the far one. `None` for kinds with one end only.
+pub(super) fn open(kind: Kind, workshop: &Workshop, is_source: bool) -> io::Result<Option<Ends>> {
+    let (out, into) = match kind {
+        Kind::Pipe => rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?,
+        Kind::Fifo => fifo(workshop.dir(kind)?)?,
+        Kind::Tcp => tcp()?,
+        Kind::UnixStream => unix(SocketType::STREAM)?,
+        Kind::UnixDatagram => unix(SocketType::DGRAM)?,
+        Kind::Udp => udp()?,
+        Kind::Pty => return terminal().map(Some),
+        _ => return Ok(None),
+    };
+    Ok(Some(if is_source { (out, into) } else { (into, out) }))
 }
 
 /// The FIFO's name is removed as soon as both ends are open.
@@ -51,20 +46,18 @@ pub(super) fn fifo(dir: &Path) -> io::Result<Ends> {
     let into = open(OFlags::WRONLY)?;
     // Blocking again, as a program finds the end that it was given.
     rustix::fs::fcntl_setfl(&out, OFlags::empty())?;
-    Ok(Ends { out, into })
+    Ok((out, into))
 }
 
 fn tcp() -> io::Result<Ends> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let out = TcpStream::connect(listener.local_addr()?)?;
     let (into, _) = listener.accept()?;
-    Ok(Ends { out: out.into(), into: into.into() })
+    Ok((out.into(), into.into()))
 }
 
 fn unix(kind: SocketType) -> io::Result<Ends> {
-    let (out, into) =
-        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    Ok(Ends { out, into })
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?)
 }
 
 fn udp() -> io::Result<Ends> {
@@ -74,11 +67,11 @@ fn udp() -> io::Result<Ends> {
     into.connect(out.local_addr()?)?;
     // Nothing holds a sender back but room.
     rustix::net::sockopt::set_socket_recv_buffer_size(&out, 4 << 20)?;
-    Ok(Ends { out: out.into(), into: into.into() })
+    Ok((out.into(), into.into()))
 }
 
-/// A pseudo-terminal's master and slave, raw: no byte has a meaning (cfmakeraw(3)).
-pub(super) fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
+/// A pseudo-terminal's slave and master, raw: no byte has a meaning (cfmakeraw(3)).
+fn terminal() -> io::Result<Ends> {
     let master =
         rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&master)?;
@@ -91,5 +84,5 @@ pub(super) fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
     // Cooked it would change line ends and take ^D for an end: other bytes would arrive.
     attributes.make_raw();
     rustix::termios::tcsetattr(&slave, OptionalActions::Now, &attributes)?;
-    Ok((master, slave))
+    Ok((slave, master))
 }

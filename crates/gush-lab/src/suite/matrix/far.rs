@@ -11,6 +11,7 @@ use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 
 use super::raw::is_ready;
+use super::{Kind, Load};
 use crate::affinity;
 
 /// The orders to a helper.
@@ -79,21 +80,10 @@ impl Helper {
     }
 }
 
-/// The bytes to feed into a far end.
-pub(super) struct Feed {
-    /// The content, again and again.
-    pub(super) block: Arc<[u8]>,
-    /// How many bytes.
-    pub(super) bytes: u64,
-    /// How many bytes of them in one write.
-    pub(super) most_bytes: usize,
-    /// The far end stays open after the last byte.
-    pub(super) keeps_open: bool,
-}
-
-/// Feeds a far end, on `processor` if that is said.
-pub(super) fn feed(far: OwnedFd, processor: Option<usize>, feed: Feed) -> Helper {
-    let Feed { block, bytes, most_bytes, keeps_open } = feed;
+/// Feeds `load` into the far end of a source, on `processor` if that is said.
+pub(super) fn feed(far: OwnedFd, processor: Option<usize>, kind: Kind, load: &Load) -> Helper {
+    let (block, bytes) = (load.block.clone(), load.bytes);
+    let most_bytes = load.message_bytes.unwrap_or(256 << 10);
     let work = move |far: &OwnedFd, order: &AtomicU8| {
         let mut fed = 0_u64;
         while fed < bytes && order.load(Ordering::Acquire) == GO_ON {
@@ -115,22 +105,19 @@ pub(super) fn feed(far: OwnedFd, processor: Option<usize>, feed: Feed) -> Helper
         }
         (fed, Vec::new())
     };
-    Helper::start(far, processor, work, keeps_open)
+    // A datagram socket ends by no read of 0, and a terminal that loses its master hangs up.
+    Helper::start(far, processor, work, !kind.shows_the_end())
 }
 
-/// The bytes to take out of a far end.
-pub(super) struct Drain {
-    /// How many bytes are expected.
-    pub(super) bytes: u64,
-    /// The far end sees where the bytes end, and takes all of them.
-    pub(super) shows_the_end: bool,
-    /// The bytes are kept.
-    pub(super) keeps: bool,
-}
-
-/// Drains a far end, on `processor` if that is said.
-pub(super) fn drain(far: OwnedFd, processor: Option<usize>, drain: Drain) -> Helper {
-    let Drain { bytes, shows_the_end, keeps } = drain;
+/// Drains the far end of a target, which is to get `bytes` of `load`, on `processor` if that is said.
+pub(super) fn drain(
+    far: OwnedFd,
+    processor: Option<usize>,
+    kind: Kind,
+    load: &Load,
+    bytes: u64,
+) -> Helper {
+    let (shows_the_end, keeps) = (kind.shows_the_end(), load.verifies);
     let work = move |far: &OwnedFd, order: &AtomicU8| {
         let (mut got, mut kept) = (0_u64, Vec::new());
         // Without memory nobody reads, and the case reports that no byte arrived.

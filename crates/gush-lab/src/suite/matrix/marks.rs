@@ -6,8 +6,7 @@ pub(super) const REFUSED_BY_KERNEL: &str = "–";
 
 /// The mark in a cell of a grid.
 pub(super) fn mark(cell: &Cell<'_>) -> String {
-    let facts = cell.facts();
-    match (facts.works(), cell.speed(), facts.word()) {
+    match (cell.works(), cell.speed(), cell.word()) {
         (true, Some(speed), _) => figure(speed),
         (true, None, _) => "✓".to_owned(),
         (false, _, "refused") => "·".to_owned(),

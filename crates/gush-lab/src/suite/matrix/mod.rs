@@ -84,9 +84,10 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
     if asked.size("bytes").is_some() && !asked.is("speed") {
         return Err(Error::refused("--bytes says how much --speed moves: add --speed"));
     }
+    let pairs = asked.all::<String>("pairs");
     let plan = Plan {
         methods: asked.only.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
-        pairs: asked.words("pairs").iter().map(|pair| pair.parse()).collect::<Result<_, _>>()?,
+        pairs: pairs.iter().map(|pair| pair.parse()).collect::<Result<_, _>>()?,
         only_s4: asked.is("five-ways"),
         speed: asked.is("speed"),
         bytes: asked.size("bytes"),

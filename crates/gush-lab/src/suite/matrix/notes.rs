@@ -3,26 +3,24 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::view::{Cell, Cells};
+use super::view::Cells;
 
 impl Cells<'_> {
     /// Which rules of the engine's own said no.
     pub(super) fn rules(&self) -> String {
-        let facts = self.cells.iter().map(|(&(method, ..), cell)| (method, cell.facts()));
-        let refused = facts.filter(|(_, facts)| facts.word() == "refused");
+        let refused = self.cells.iter().filter(|(_, cell)| cell.word() == "refused");
         counted(
             "Rules of gush's own (·), with the cells that they concern",
-            refused.map(|(method, facts)| format!("{method}: {}", facts.text("why"))),
+            refused.map(|((method, ..), cell)| format!("{method}: {}", cell.text("why"))),
         )
     }
 
     /// Which ends could not be had when a cell was to be tried, and why.
     pub(super) fn absent(&self) -> String {
-        let absent = self.cells.values().map(Cell::facts);
-        let absent = absent.filter(|facts| facts.word() == "absent");
+        let absent = self.cells.values().filter(|cell| cell.word() == "absent");
         counted(
             "Ends that could not be had (-), with the cells that they concern",
-            absent.map(|facts| facts.text("why").to_owned()),
+            absent.map(|cell| cell.text("why").to_owned()),
         )
     }
 
@@ -30,16 +28,11 @@ impl Cells<'_> {
     pub(super) fn defects(&self) -> String {
         let mut text = String::new();
         for (&(method, from, to), cell) in &self.cells {
-            let facts = cell.facts();
-            if ["wrong", "hangs"].contains(&facts.word()) {
-                let _ = writeln!(
-                    text,
-                    "{method}: {from}→{to}: {}: {}",
-                    facts.word(),
-                    facts.text("why")
-                );
+            let (word, why) = (cell.word(), cell.text("why"));
+            if ["wrong", "hangs"].contains(&word) {
+                let _ = writeln!(text, "{method}: {from}→{to}: {word}: {why}");
             }
-            let not_timed = facts.text("not_timed");
+            let not_timed = cell.text("not_timed");
             if !not_timed.is_empty() {
                 let _ =
                     writeln!(text, "{method}: {from}→{to} works, but was not timed: {not_timed}");

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::model::Measured;
+
 /// The outcome of trying a method on a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -40,24 +42,13 @@ pub enum Outcome {
     Absent { why: String },
 }
 
-/// The cost of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
-    /// Bytes that arrived.
-    pub bytes: u64,
-    /// Seconds until the far end had all of them.
-    pub wall_s: f64,
-    /// The mover's own processor seconds in user space, without feeding and draining.
-    pub user_s: f64,
-    /// The same in the kernel.
-    pub system_s: f64,
-}
-
 /// An outcome, and the cost where the move works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     pub outcome: Outcome,
-    pub cost: Option<Cost>,
+    /// From the beginning until the far end had all bytes; the processor seconds are the mover's,
+    /// without feeding and draining.
+    pub cost: Option<Measured>,
 }
 
 impl From<Outcome> for Attempt {

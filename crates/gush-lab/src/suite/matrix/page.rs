@@ -13,15 +13,14 @@ use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
 
 /// The content of a grid's cell; the fastest of all has `most` GiB/s.
 fn cell(tried: &view::Cell<'_>, most: f64) -> Cell {
-    let facts = tried.facts();
-    match (facts.works(), tried.speed()) {
+    match (tried.works(), tried.speed()) {
         (true, Some(speed)) => {
             Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
         }
         (true, None) => Cell::toned("✓", Tone::GOOD),
         // A rule of gush's own says no.
-        (false, _) if matches!(facts.word(), "" | "refused") => Cell::toned("·", Tone::ABSENT),
-        (false, _) => Cell::toned(facts.word(), Tone::REFUSED),
+        (false, _) if matches!(tried.word(), "" | "refused") => Cell::toned("·", Tone::ABSENT),
+        (false, _) => Cell::toned(tried.word(), Tone::REFUSED),
     }
 }
 
@@ -68,7 +67,7 @@ fn figure_of(cells: &Cells<'_>) -> Figure {
         let caption = format!("How many of {} methods work", methods.len());
         let all = grid(&caption, &cells.kinds, &cells.kinds, |from, to| {
             let here = || methods.iter().filter_map(|method| cells.get(method, from, to));
-            let works = here().filter(|tried| tried.facts().works()).count();
+            let works = here().filter(|tried| tried.works()).count();
             let share = works as f64 / methods.len() as f64;
             here().next().map(|_| match works {
                 0 => Cell::toned("0", Tone::REFUSED),
@@ -108,10 +107,8 @@ fn said(cells: &Cells<'_>) -> Vec<String> {
     let tried = cells.cells.iter();
     let pairs: BTreeSet<(Kind, Kind)> =
         cells.cells.keys().map(|&(_, from, to)| (from, to)).collect();
-    let working: Vec<(Kind, Kind)> = tried
-        .filter(|(_, cell)| cell.facts().works())
-        .map(|(&(_, from, to), _)| (from, to))
-        .collect();
+    let working: Vec<(Kind, Kind)> =
+        tried.filter(|(_, cell)| cell.works()).map(|(&(_, from, to), _)| (from, to)).collect();
     let served = working.iter().collect::<BTreeSet<_>>().len();
     let served = match served == pairs.len() {
         true => "all".to_owned(),

@@ -1,5 +1,7 @@
 //! Makes each attempt on a thread of its own: one that does not end is an outcome like any other.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use super::attempt::{attempt, moved};
 use super::source::Workshop;
-use super::{Aim, Attempt, Kind, KindPlace, Method, Outcome, places};
+use super::{Aim, Attempt, Kind, Method, Outcome};
 use crate::affinity;
 use crate::runner::interrupt;
 
@@ -22,20 +24,15 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Makes attempts, one at a time.
 #[derive(Debug)]
 pub struct Prober {
-    places: Vec<KindPlace>,
+    dirs: HashMap<Kind, PathBuf>,
     /// None while an attempt has it, and after an attempt that did not end.
     workshop: Option<Workshop>,
 }
 
 impl Prober {
-    /// Finds places for ends of `kinds`.
-    pub fn new(kinds: &[Kind]) -> Self {
-        Self { places: places::find(kinds), workshop: None }
-    }
-
-    /// Where files of each kind lie, or why there are none.
-    pub fn places(&self) -> &[KindPlace] {
-        &self.places
+    /// With the directories for files of each kind.
+    pub fn new(dirs: HashMap<Kind, PathBuf>) -> Self {
+        Self { dirs, workshop: None }
     }
 
     /// Tries a method on a pair, on `processors`: the mover's, and that of the far ends.
@@ -47,20 +44,13 @@ impl Prober {
         aim: Aim,
         processors: Option<[usize; 2]>,
     ) -> Attempt {
-        let is_missing =
-            |place: &&KindPlace| place.dir.is_none() && [source, target].contains(&place.kind);
-        if let Some(place) = self.places.iter().find(is_missing) {
-            return Outcome::Absent { why: place.how.clone() }.into();
-        }
         let limit = match aim {
             Aim::Verify => VERIFY_LIMIT,
             // Slow is no failure: a pseudo-terminal moves some MiB a second.
             Aim::Speed(bytes) => VERIFY_LIMIT + Duration::from_secs(bytes / LEAST_SPEED),
         };
-        let mut workshop = self.workshop.take().unwrap_or_else(|| {
-            let dirs = self.places.iter().filter_map(|at| Some((at.kind, at.dir.clone()?)));
-            Workshop::new(dirs.collect())
-        });
+        let workshop = self.workshop.take();
+        let mut workshop = workshop.unwrap_or_else(|| Workshop::new(self.dirs.clone()));
         let done = within(limit, move || {
             // A far end that is gone is to be an error of a write, not the end of this process.
             let mut signals = SigSet::empty();

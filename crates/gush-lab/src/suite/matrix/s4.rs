@@ -74,9 +74,9 @@ pub(super) fn tables(cells: &Cells<'_>) -> Vec<S4Table> {
 fn works(rows: &[Row<'_, '_>], file: Kind) -> S4Table {
     let row = |(method, cells): &Row<'_, '_>| {
         let marks = cells.iter().map(|(then, now)| {
-            let now = now.map_or(" ".to_owned(), |cell| match cell.facts() {
-                facts if facts.works() => mark(true).to_owned(),
-                facts => format!("{} {}", mark(false), facts.word()),
+            let now = now.map_or(" ".to_owned(), |cell| match cell.works() {
+                true => mark(true).to_owned(),
+                false => format!("{} {}", mark(false), cell.word()),
             });
             format!("{} {now}", mark(*then))
         });

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, OFlags};
 
-use super::far::{self, Feed, Helper};
+use super::far::{self, Helper};
 use super::load::Load;
 use super::{Kind, ends};
 use crate::procfs::reopened;
@@ -98,15 +98,8 @@ impl Source {
             Kind::Zero => still(device("/dev/zero")?, Gives::Zeros),
             Kind::Full => still(device("/dev/full")?, Gives::Zeros),
             Kind::Null => still(device("/dev/null")?, Gives::These(Vec::new())),
-            Kind::Pty => {
-                let (master, slave) = ends::terminal()?;
-                Ok(Self::fed(slave, master, kind, workshop, load))
-            }
-            kind => match ends::open(kind, workshop) {
-                Some(ends) => {
-                    let ends = ends?;
-                    Ok(Self::fed(ends.out, ends.into, kind, workshop, load))
-                }
+            kind => match ends::open(kind, workshop, true)? {
+                Some((near, far)) => Ok(Self::fed(near, far, kind, workshop, load)),
                 None => {
                     let flags = match kind {
                         Kind::Direct => OFlags::RDONLY | OFlags::DIRECT,
@@ -121,16 +114,8 @@ impl Source {
     }
 
     fn fed(near: OwnedFd, far: OwnedFd, kind: Kind, workshop: &Workshop, load: &Load) -> Self {
-        let feed = Feed {
-            block: load.block.clone(),
-            bytes: load.bytes,
-            most_bytes: load.message_bytes.unwrap_or(256 << 10),
-            // A datagram socket ends by no read of 0, and a terminal that loses its master hangs
-            // up.
-            keeps_open: !kind.shows_the_end(),
-        };
-        let feeder = far::feed(far, workshop.processor, feed);
-        Self { fd: near, feeder: Some(feeder), gives: Gives::Load }
+        let feeder = Some(far::feed(far, workshop.processor, kind, load));
+        Self { fd: near, feeder, gives: Gives::Load }
     }
 
     /// The bytes of a load that are to arrive.

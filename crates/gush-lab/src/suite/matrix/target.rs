@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
 
-use super::far::{self, Drain, Helper};
+use super::far::{self, Helper};
 use super::load::Load;
 use super::source::Workshop;
 use super::{Kind, ends};
@@ -54,9 +54,8 @@ impl Target {
             Ok(Self { fd, kind, drainer: None, file: None })
         };
         let drained = |near: OwnedFd, far: OwnedFd| {
-            let drain = Drain { bytes, shows_the_end: kind.shows_the_end(), keeps: load.verifies };
-            let drainer = far::drain(far, workshop.processor, drain);
-            Self { fd: near, kind, drainer: Some(drainer), file: None }
+            let drainer = Some(far::drain(far, workshop.processor, kind, load, bytes));
+            Self { fd: near, kind, drainer, file: None }
         };
         match kind {
             Kind::Procfs => {
@@ -66,15 +65,8 @@ impl Target {
             Kind::Zero => device("/dev/zero"),
             Kind::Null => device("/dev/null"),
             Kind::Full => device("/dev/full"),
-            Kind::Pty => {
-                let (master, slave) = ends::terminal()?;
-                Ok(drained(slave, master))
-            }
-            kind => match ends::open(kind, workshop) {
-                Some(ends) => {
-                    let ends = ends?;
-                    Ok(drained(ends.into, ends.out))
-                }
+            kind => match ends::open(kind, workshop, false)? {
+                Some((near, far)) => Ok(drained(near, far)),
                 None => Self::file(kind, workshop),
             },
         }

@@ -16,22 +16,9 @@ pub(super) struct Grid {
     pub(super) places: Vec<KindPlace>,
 }
 
-/// The outcome of a cell, as the facts of a sample.
-pub(super) struct Facts<'a>(&'a Measured);
-
-impl<'a> Facts<'a> {
-    pub(super) fn text(&self, name: &str) -> &'a str {
-        self.0.facts.get(name).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    pub(super) fn works(&self) -> bool {
-        self.0.facts.get("works") == Some(&Value::Bool(true))
-    }
-
-    /// The errno's name, or the word in place of an errno.
-    pub(super) fn word(&self) -> &'a str {
-        self.text("errno")
-    }
+/// A word or sentence among the facts of a sample.
+fn text<'a>(measured: &'a Measured, name: &str) -> &'a str {
+    measured.facts.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 impl Grid {
@@ -75,9 +62,18 @@ pub(super) struct Cells<'a> {
 pub(super) struct Cell<'a>(Vec<&'a Measured>);
 
 impl<'a> Cell<'a> {
-    /// The outcome of the last round.
-    pub(super) fn facts(&self) -> Facts<'a> {
-        Facts(self.0[self.0.len() - 1])
+    /// A fact of the outcome of the last round.
+    pub(super) fn text(&self, name: &str) -> &'a str {
+        text(self.0[self.0.len() - 1], name)
+    }
+
+    pub(super) fn works(&self) -> bool {
+        self.0[self.0.len() - 1].facts.get("works") == Some(&Value::Bool(true))
+    }
+
+    /// The errno's name, or the word in place of an errno.
+    pub(super) fn word(&self) -> &'a str {
+        self.text("errno")
     }
 
     /// The median of a figure; thousands of cells need no intervals.
@@ -97,11 +93,11 @@ impl<'a> Cells<'a> {
     pub(super) fn of(samples: impl IntoIterator<Item = &'a Sample>) -> Self {
         let mut cells: BTreeMap<_, Cell<'a>> = BTreeMap::new();
         for sample in samples {
-            let facts = Facts(&sample.measured);
-            let kind = |name| facts.text(name).parse::<Kind>().ok();
+            let facts = |name| text(&sample.measured, name);
+            let kind = |name| facts(name).parse::<Kind>().ok();
             let (Some(source), Some(target)) = (kind("source"), kind("target")) else { continue };
             if sample.measured.facts.contains_key("works") {
-                let key = (facts.text("method"), source, target);
+                let key = (facts("method"), source, target);
                 cells.entry(key).or_insert(Cell(Vec::new())).0.push(&sample.measured);
             }
         }
@@ -154,7 +150,7 @@ impl<'a> Cells<'a> {
         let mut answers: BTreeMap<&str, usize> = BTreeMap::new();
         for (_, cell) in self.cells.iter().filter(|((name, ..), _)| *name == method.name()) {
             if marks::mark(cell) == marks::REFUSED_BY_KERNEL {
-                *answers.entry(cell.facts().word()).or_default() += 1;
+                *answers.entry(cell.word()).or_default() += 1;
             }
         }
         let answers: Vec<String> =
@@ -178,7 +174,7 @@ mod tests {
             .with("target", to.name())
             .with("works", errno.is_empty())
             .with("errno", errno);
-        Sample { suite: "matrix".into(), case: format!("{method}:{from}:{to}"), round: 1, measured }
+        Sample::new("matrix", &format!("{method}:{from}:{to}"), 1, measured)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 
 use super::{Lending, Taker, gup_test};
 use crate::model::Measured;
-use crate::{Error, foreign, once::gib_per_s};
+use crate::{Error, foreign};
 
 /// The bytes of one call, all of which the pipe holds: 64 slots of 4 KiB.
 const CALL_BYTES: usize = 256 << 10;
@@ -36,14 +36,7 @@ pub fn once(lending: &Lending, bytes: Option<u64>) -> Result<Measured, Error> {
     };
     let bytes = passes * FIELD_BYTES as u64;
     let per_page = |took: Duration| took.as_secs_f64() * 1e9 / (bytes / PAGE_BYTES) as f64;
-    let wall_s = cost.getting.as_secs_f64();
-    let measured = Measured {
-        gib_per_s: gib_per_s(bytes, wall_s),
-        wall_s: Some(wall_s),
-        bytes,
-        ..Measured::default()
-    };
-    Ok(measured
+    Ok(Measured::timed(bytes, cost.getting.as_secs_f64())
         .with("memory", if lending.touched { "touched" } else { "untouched" })
         .with("page_bytes", if lending.huge { HUGE_PAGE_BYTES as u64 } else { PAGE_BYTES })
         .with("ns_per_page", per_page(cost.getting))

@@ -140,18 +140,15 @@ pub(super) fn said(output: &Output) -> String {
 
 /// Reads the reader's line of CSV: `gib_per_s,bytes,buffer_bytes,pipe_bytes,…`.
 fn measured(line: &str) -> Result<Measured, Error> {
-    fn number<'a, T: std::str::FromStr>(fields: &mut impl Iterator<Item = &'a str>) -> Option<T> {
-        fields.next()?.parse().ok()
-    }
-    let mut fields = line.trim().split(',');
-    let mut read = || {
-        let gib_per_s: f64 = number(&mut fields)?;
-        let bytes: u64 = number(&mut fields)?;
-        let buffer_bytes: u64 = number(&mut fields)?;
-        let pipe_bytes: u64 = number(&mut fields)?;
-        let measured = Measured { gib_per_s: Some(gib_per_s), bytes, ..Measured::default() };
-        Some(measured.with("buffer_bytes", buffer_bytes).with("pipe_bytes", pipe_bytes))
+    let line = line.trim();
+    let fields: Vec<&str> = line.split(',').collect();
+    let read = || {
+        let [speed, bytes, buffer_bytes, pipe_bytes, ..] = fields[..] else { return None };
+        let number = |text: &str| text.parse::<u64>().ok();
+        let (gib_per_s, bytes) = (Some(speed.parse().ok()?), number(bytes)?);
+        let measured = Measured { gib_per_s, bytes, ..Measured::default() };
+        let measured = measured.with("buffer_bytes", number(buffer_bytes)?);
+        Some(measured.with("pipe_bytes", number(pipe_bytes)?))
     };
-    read()
-        .ok_or_else(|| Error::refused(format!("the reader printed no figures: '{}'", line.trim())))
+    read().ok_or_else(|| Error::refused(format!("the reader printed no figures: '{line}'")))
 }

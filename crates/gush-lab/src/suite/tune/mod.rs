@@ -14,6 +14,7 @@ mod question;
 mod setting;
 mod trial;
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use clap::ArgAction;
@@ -52,7 +53,7 @@ pub static SUITE: Suite = Suite {
 };
 
 fn make(asked: &Asked) -> Result<Cases, Error> {
-    let questions = question::all(&Place::all(&asked.paths(DIR))?);
+    let questions = question::all(&Place::all(&asked.all::<PathBuf>(DIR))?);
     let mut made = Cases::default();
     let (mut moves, mut names, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     for question in questions.into_iter().map(Rc::new) {

@@ -12,7 +12,6 @@ use super::{Question, SUITE, Setting};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
-use crate::once::gib_per_s;
 use crate::probe::Probe;
 
 /// A sample of short moves has many of them: one is too short for the clock.
@@ -102,14 +101,13 @@ impl Case for Trial {
         for _ in 0..moves {
             let Attempt { outcome, cost } = self.tried(Aim::Speed(bytes));
             let cost = cost.ok_or_else(|| Error::refused(outcome.to_string()))?;
-            wall_s += cost.wall_s / moves as f64;
-            user_s += cost.user_s / moves as f64;
-            system_s += cost.system_s / moves as f64;
+            let each = |seconds: Option<f64>| seconds.unwrap_or(0.0) / moves as f64;
+            wall_s += each(cost.wall_s);
+            user_s += each(cost.user_s);
+            system_s += each(cost.system_s);
         }
-        let gib_per_s = gib_per_s(bytes, wall_s);
-        let [wall_s, user_s, system_s] = [wall_s, user_s, system_s].map(Some);
-        let measured =
-            Measured { gib_per_s, wall_s, user_s, system_s, bytes, ..Measured::default() };
+        let (user_s, system_s) = (Some(user_s), Some(system_s));
+        let measured = Measured { user_s, system_s, ..Measured::timed(bytes, wall_s) };
         Ok(measured.with("method", self.used.borrow().as_str()))
     }
 }

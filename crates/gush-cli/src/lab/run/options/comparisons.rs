@@ -6,8 +6,8 @@ use std::path::Path;
 
 use gush_lab::Error;
 use gush_lab::bench::template::names;
-use gush_lab::bench::{Comparison, Entry, Output, Parameter, Shell, Size};
-use gush_text::{quote, size_bytes, unknown};
+use gush_lab::bench::{Comparison, Entry, Output, Parameter, Shell};
+use gush_text::{quote, unknown};
 
 use super::RunArgs;
 use crate::lab::suites::this_program;
@@ -49,8 +49,7 @@ impl RunArgs {
         let text = fs::read_to_string(path)
             .map_err(|error| Error::failed(format!("cannot read {shown}"), error))?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let size_of = |text: &str| size_bytes(text).map_err(|error| error.to_string());
-        let all = Comparison::read(&stem, &text, &size_of)
+        let all = Comparison::read(&stem, &text)
             .map_err(|error| Error::refused(format!("{shown} {}", error)))?;
         self.refuse_unused_variables(&text)?;
         let known: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
@@ -112,7 +111,7 @@ impl RunArgs {
         }
         it.dir = self.dir.clone().or(it.dir.take());
         it.input = self.input.clone().or(it.input.take());
-        it.bytes = self.bytes.map(Size::Bytes).or(it.bytes.take());
+        it.bytes = self.bytes.or(it.bytes);
         it.warmup = self.warmup.or(it.warmup);
         it.repeat = self.repeat.or(it.repeat);
         let shell = if self.no_shell { Some(Shell::None) } else { self.shell.clone() };
