@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueHint};
@@ -86,10 +86,7 @@ const CALL_PATH: &str = "The kernel's call path as sampled, with parts of the ti
 /// Runs `lab explain`.
 pub fn run(options: &ExplainArgs) -> ExitCode {
     let talker = Talker::new("gush lab explain");
-    match options.act(&talker) {
-        Ok(status) => status,
-        Err(error) => talker.fail(error),
-    }
+    options.act(&talker).unwrap_or_else(|error| talker.fail(error))
 }
 
 impl ExplainArgs {
@@ -122,7 +119,9 @@ impl ExplainArgs {
         let speed = gib_per_s(&run);
         let flame = stacks.flame(&format!("gush lab explain {suite}:{case}"))?;
         if let Some(path) = &self.flame {
-            write(path, &flame)?;
+            fs::write(path, &flame).map_err(|error| {
+                Error::failed(format!("cannot write {}", path.display()), error)
+            })?;
         }
         run.attachments.push(self.attachment("flame graph", "image/svg+xml", flame));
         let path = Some(stacks.call_tree(DEPTH)).filter(|tree| !tree.is_empty());
@@ -273,9 +272,4 @@ fn gib_per_s(run: &Run) -> Option<f64> {
     let samples: Vec<f64> =
         run.samples.iter().filter_map(|sample| sample.measured.gib_per_s).collect();
     gush_lab::stats::middle(&samples)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text)
-        .map_err(|error| Error::failed(format!("cannot write {}", path.display()), error))
 }

@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gush_lab::model::Run;
-use gush_lab::store::StoreError;
 use gush_lab::{csv, transfer};
 
-use super::screen::Screen;
+use super::screen;
 use super::session::open_to_read;
 use crate::talk::Talker;
 
@@ -38,23 +37,16 @@ pub struct ExportArgs {
 
 pub fn run(options: &ExportArgs) -> ExitCode {
     let talker = Talker::new("gush lab export");
-    let runs = match runs(&talker, options) {
-        Ok(runs) => runs,
-        Err(error) => return talker.fail(error),
-    };
-    let mut screen = Screen::new(talker.clone(), 0);
-    if options.csv {
-        screen.print(csv::HEADER);
-        for run in &runs {
-            let rows = csv::Rows::of(run);
-            run.samples.iter().for_each(|sample| screen.print(&rows.row(sample)));
-        }
-    } else {
-        screen.print(transfer::json(&runs).trim_end());
-    }
-    screen.status()
+    let runs = open_to_read(&talker, options.db.as_ref())
+        .and_then(|store| store.runs_called(&options.runs));
+    let text = if options.csv { rows } else { transfer::json };
+    screen::print(&talker, runs.map(|runs| text(&runs)))
 }
 
-fn runs(talker: &Talker, options: &ExportArgs) -> Result<Vec<Run>, StoreError> {
-    open_to_read(talker, options.db.as_ref())?.runs_called(&options.runs)
+fn rows(runs: &[Run]) -> String {
+    let rows = runs.iter().flat_map(|run| {
+        let rows = csv::Rows::of(run);
+        run.samples.iter().map(move |sample| rows.row(sample))
+    });
+    [csv::HEADER.to_owned()].into_iter().chain(rows).map(|row| row + "\n").collect()
 }

@@ -10,7 +10,7 @@ use gush_lab::store::StoreError;
 use gush_text::table::{self, numbers, words};
 use serde::Serialize;
 
-use super::screen::Screen;
+use super::screen;
 use super::session::open_to_read;
 use crate::talk::Talker;
 
@@ -31,13 +31,7 @@ pub struct HistoryArgs {
 
 pub fn run(options: &HistoryArgs) -> ExitCode {
     let talker = Talker::new("gush lab history");
-    let text = match text(&talker, options) {
-        Ok(text) => text,
-        Err(error) => return talker.fail(error),
-    };
-    let mut screen = Screen::new(talker.clone(), 0);
-    screen.print(text.trim_end());
-    screen.status()
+    screen::print(&talker, text(&talker, options))
 }
 
 fn text(talker: &Talker, options: &HistoryArgs) -> Result<String, StoreError> {

@@ -44,13 +44,11 @@ pub fn command() -> Command {
 /// Makes the measurement that `matches` name.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let talker = Talker::new("gush lab once");
-    match measure(matches) {
-        Ok(measured) => {
-            let line = serde_json::to_string(&measured).expect("its keys are strings");
-            talker.page(format!("{line}\n").as_bytes())
-        }
-        Err(error) => talker.fail(error),
-    }
+    let print = |measured: Measured| {
+        let line = serde_json::to_string(&measured).expect("its keys are strings");
+        talker.page(format!("{line}\n").as_bytes())
+    };
+    measure(matches).map_or_else(|error| talker.fail(error), print)
 }
 
 fn measure(matches: &ArgMatches) -> Result<Measured, Error> {

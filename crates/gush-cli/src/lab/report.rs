@@ -11,7 +11,7 @@ use gush_lab::store;
 use gush_lab::{report, transfer};
 use gush_text::{os_text, quote};
 
-use super::screen::Screen;
+use super::screen;
 use super::session::open_to_read;
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
@@ -44,20 +44,15 @@ pub fn run(options: &ReportArgs) -> ExitCode {
         return talker.fail(why);
     }
     let place = || options.report.clone().map_or_else(default_path, Ok);
-    let chosen = runs(&talker, options).and_then(|runs| Ok((runs, place()?)));
-    let (runs, path) = match chosen {
-        Ok(chosen) => chosen,
-        Err(why) => return talker.fail(why),
+    let write = |(runs, path): (Vec<Run>, PathBuf)| {
+        if path == Path::new("-") {
+            return Ok(report::html(&runs));
+        }
+        report::write(&runs, &path).map_err(|error| error.to_string())?;
+        Ok(quote::if_needed(&path).to_string())
     };
-    let mut screen = Screen::new(talker.clone(), 0);
-    if path == Path::new("-") {
-        screen.print(report::html(&runs).trim_end());
-    } else if let Err(error) = report::write(&runs, &path) {
-        return talker.fail(error);
-    } else {
-        screen.print(&quote::if_needed(&path).to_string());
-    }
-    screen.status()
+    let chosen = runs(&talker, options).and_then(|runs| Ok((runs, place()?)));
+    screen::print(&talker, chosen.and_then(write))
 }
 
 /// The requested runs, from files and from the store.

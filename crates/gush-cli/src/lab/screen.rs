@@ -1,5 +1,6 @@
 //! The output while cases run: the present case, on a terminal; failures; rows of figures.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
@@ -22,6 +23,16 @@ pub struct Screen {
     write_error: Option<io::Error>,
     /// Samples are printed as rows.
     rows: Option<csv::Rows>,
+}
+
+/// Prints the text of a command, or reports why there is none.
+pub fn print(talker: &Talker, text: Result<String, impl Display>) -> ExitCode {
+    let print = |text: String| {
+        let mut screen = Screen::new(talker.clone(), 0);
+        screen.print(text.trim_end());
+        screen.status()
+    };
+    text.map_or_else(|error| talker.fail(error), print)
 }
 
 impl Screen {

@@ -86,7 +86,8 @@ pub struct Session {
     probe: Probe,
     /// The kernel's counters at the beginning.
     counters: Counters,
-    run: Run,
+    /// The run so far.
+    pub run: Run,
     keep: Keep,
     /// The store that the user names, until the run begins in it.
     opened: Option<Store>,
@@ -95,7 +96,8 @@ pub struct Session {
     /// The warnings about the machine, until something is measured.
     unsaid: Vec<Warning>,
     wanted: usize,
-    not_reached: usize,
+    /// The number of cases neither measured nor failed, because of the time limit or an interrupt.
+    pub not_reached: usize,
     /// perf's switch, where this program was started to be recorded.
     pub switch: Option<Switch>,
 }
@@ -235,21 +237,6 @@ impl Session {
         self.not_reached += cases.iter().filter(|case| !is_reached(case.described())).count();
     }
 
-    /// The number of cases neither measured nor failed, because of the time limit or an interrupt.
-    pub fn not_reached(&self) -> usize {
-        self.not_reached
-    }
-
-    /// Did a signal interrupt the run?
-    pub fn is_interrupted(&self) -> bool {
-        self.run.interrupted
-    }
-
-    /// The run so far.
-    pub fn run(&self) -> &Run {
-        &self.run
-    }
-
     /// Reports why nothing of `suite` can be measured, unless a signal came while its files were
     /// made.
     pub fn leave_out(&mut self, suite: &str, error: &Error) {
@@ -289,8 +276,7 @@ impl Session {
             say_notices(&self.talker, store);
         }
         let Self { talker, run, wanted, is_unstored, keep, .. } = self;
-        let is_store_named = keep.db.is_some();
-        Ended { talker, run, warnings, store, is_kept, is_unstored, is_store_named, wanted }
+        Ended { talker, run, warnings, store, keep, is_unstored, wanted }
     }
 }
 
@@ -302,12 +288,9 @@ pub struct Ended {
     warnings: Vec<Warning>,
     /// The store, unless the store failed or was not wanted.
     store: Option<Store>,
-    /// The run is in the store, if there is one.
-    is_kept: bool,
+    keep: Keep,
     /// The run could not be stored, as a message said.
     is_unstored: bool,
-    /// The user named the store.
-    is_store_named: bool,
     wanted: usize,
 }
 
@@ -334,7 +317,9 @@ impl Ended {
         const BY_SIGNAL: u8 = 128;
         const SIGINT: u8 = 2;
 
-        if self.is_kept {
+        // A run without a sample is in no store.
+        let is_kept = !self.run.samples.is_empty();
+        if is_kept {
             say_all(&self.talker, &self.warnings);
         }
         if self.run.interrupted && !screen.is_broken() {
@@ -343,7 +328,7 @@ impl Ended {
             let of = if self.wanted > 0 { format!(" of {}", self.wanted) } else { String::new() };
             self.talker.say(format_args!("interrupted: {taken} samples{of} were taken"));
         }
-        if let Some(store) = self.store.as_ref().filter(|_| self.is_kept) {
+        if let Some(store) = self.store.as_ref().filter(|_| is_kept) {
             self.talker.say(format_args!(
                 "stored as {} in {}",
                 self.run.id,
@@ -356,7 +341,7 @@ impl Ended {
                 ExitCode::from(BY_SIGNAL + interrupt::signal().unwrap_or(SIGINT))
             }
             Ok(()) if !self.run.failures.is_empty() => ExitCode::FAILURE,
-            Ok(()) if self.is_unstored && self.is_store_named => ExitCode::FAILURE,
+            Ok(()) if self.is_unstored && self.keep.db.is_some() => ExitCode::FAILURE,
             Ok(()) => ExitCode::SUCCESS,
         }
     }

@@ -66,10 +66,7 @@ pub fn command(suite: &Suite) -> Command {
 /// status is that of an interrupted program.
 pub fn run(suite: &'static Suite, matches: &ArgMatches, as_name: &str) -> ExitCode {
     let talker = Talker::new(&format!("{as_name} {}", suite.name));
-    match measured(suite, matches, &talker) {
-        Ok(status) => status,
-        Err(error) => talker.fail(error),
-    }
+    measured(suite, matches, &talker).unwrap_or_else(|error| talker.fail(error))
 }
 
 fn measured(
@@ -82,7 +79,7 @@ fn measured(
     let Common { rounds, only, csv, json, report, keep } = common;
     let mut asked = Asked::new(this_program()?, matches.clone());
     asked.only = only;
-    let made = suite.cases(&asked)?;
+    let made = (suite.make)(&asked)?;
     let switch = Switch::for_the_only(&made.cases)?;
     made.notes.iter().for_each(|note| talker.say(note));
     if let Some(Err(why)) = report.as_deref().map(takes_text_in_its_directory) {
@@ -92,7 +89,7 @@ fn measured(
     session.switch = switch;
     let mut screen = Screen::new(talker.clone(), rounds);
     if csv {
-        screen.print_samples(session.run());
+        screen.print_samples(&session.run);
     }
     session.expect(&made.cases);
     let limits = Limits { rounds: Some(rounds), ..Limits::default() };

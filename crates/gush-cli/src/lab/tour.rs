@@ -67,10 +67,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 pub fn run(options: &TourArgs) -> ExitCode {
     let talker = Talker::new("gush lab");
-    match options.measure(&talker) {
-        Ok(status) => status,
-        Err(error) => talker.fail(error),
-    }
+    options.measure(&talker).unwrap_or_else(|error| talker.fail(error))
 }
 
 impl TourArgs {
@@ -100,7 +97,7 @@ impl TourArgs {
         let (mut repeated, mut once, mut shows) = (Vec::new(), Vec::new(), Vec::new());
         for suite in suites().filter(|suite| self.wants(suite)) {
             let asked = suite.toured(&program, &self.dir)?;
-            match suite.cases(&asked) {
+            match (suite.make)(&asked) {
                 Ok(Cases { cases, show, notes }) => {
                     notes.iter().for_each(|note| talker.say(note));
                     session.expect(&cases);
@@ -124,8 +121,8 @@ impl TourArgs {
         session.measure(&once, &mut |_, _| true, limits, &mut screen);
         // The cases' files are removed before the last message.
         drop((repeated, once));
-        let left = session.not_reached();
-        if left > 0 && !session.is_interrupted() {
+        let left = session.not_reached;
+        if left > 0 && !session.run.interrupted {
             talker.say(format_args!(
                 "{left} cases were not reached within a minute: gush lab SUITE measures all cases of a suite"
             ));

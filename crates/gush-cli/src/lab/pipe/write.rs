@@ -10,10 +10,8 @@ use crate::talk::Talker;
 
 pub fn run(options: &WriteOptions) -> ExitCode {
     let talker = Talker::new("gush pipe write");
-    match run_or_fail(options, &talker) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(error),
-    }
+    let ended = run_or_fail(options, &talker).map(|()| ExitCode::SUCCESS);
+    ended.unwrap_or_else(|error| talker.fail(error))
 }
 
 fn run_or_fail(options: &WriteOptions, talker: &Talker) -> Result<(), Error> {

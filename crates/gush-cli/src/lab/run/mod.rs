@@ -21,10 +21,7 @@ pub use options::{RunArgs, percent};
 
 pub fn run(options: &RunArgs) -> ExitCode {
     let talker = Talker::new("gush lab run");
-    match compare(options, &talker) {
-        Ok(status) => status,
-        Err(why) => talker.fail(why),
-    }
+    compare(options, &talker).unwrap_or_else(|why| talker.fail(why))
 }
 
 fn compare(options: &RunArgs, talker: &Talker) -> Result<ExitCode, String> {
@@ -54,10 +51,10 @@ fn compare(options: &RunArgs, talker: &Talker) -> Result<ExitCode, String> {
     }
     let mut summaries = Vec::new();
     if options.csv {
-        screen.print_samples(session.run());
+        screen.print_samples(&session.run);
     }
     for comparison in &comparisons {
-        if session.is_interrupted() || screen.is_broken() {
+        if session.run.interrupted || screen.is_broken() {
             break;
         }
         summaries.push(measure(comparison, options, talker, &mut session, &mut screen));
@@ -119,7 +116,7 @@ fn measure(
     let goes_on = &mut |round, samples: &[Sample]| schedule.goes_on(round, samples);
     session.measure(&prepared.cases, goes_on, Limits::default(), screen);
     // An interrupt ends the reading of an input, too, and is reported at the end.
-    let agreement = if session.is_interrupted() { Ok(None) } else { prepared.agreement() };
+    let agreement = if session.run.interrupted { Ok(None) } else { prepared.agreement() };
     let measure = prepared.baseline.clone();
     prepared.end(
         |error| session.leave_out(&suite, error),
@@ -129,7 +126,7 @@ fn measure(
             ));
         },
     );
-    let summaries = bench::summaries(session.run(), &suite);
+    let summaries = bench::summaries(&session.run, &suite);
     if options.shows_tables() && !summaries.is_empty() {
         let rows = options.sorted(summaries.clone());
         screen.show(show::table(&rows, options.time_unit).trim_end());
