@@ -86,48 +86,34 @@ pub fn read(
         Some(pipe_bytes) => drop(ends::size(from, pipe_bytes, say)?),
         None => {}
     }
-    let mut intake = Intake::open(options, from)?;
+    let take_all = intake(options, from)?;
     // The clock begins with the first byte: how long the writer takes to start is not its speed.
     waiting::sleep(from, PollFlags::IN).map_err(|errno| Error::failed("poll failed", errno))?;
     let start = Instant::now();
-    let bytes = intake.take_all()?;
+    let bytes = take_all()?;
     let elapsed = start.elapsed();
     let pipe_bytes = rustix::pipe::fcntl_getpipe_size(from).ok().filter(|_| is_pipe);
     Ok(Reading { bytes, elapsed, buffer_bytes: options.buffer_bytes(), pipe_bytes })
 }
 
+/// Takes all bytes.
+type Intake<'a> = Box<dyn FnOnce() -> Result<u64, Error> + 'a>;
+
 /// Where the bytes go, made ready before the clock starts.
-enum Intake<'a> {
-    Read { options: &'a ReadOptions, from: BorrowedFd<'a>, own: Option<File>, pages: gush::Pages },
-    Splice { options: &'a ReadOptions, from: BorrowedFd<'a>, null: File },
-    Hold(hold::Hold<'a>),
-}
-
-impl<'a> Intake<'a> {
-    fn open(options: &'a ReadOptions, from: BorrowedFd<'a>) -> Result<Self, Error> {
-        if options.hold {
-            return hold::Hold::new(options, from).map(Self::Hold);
-        }
-        if options.splice {
-            let null = File::options().write(true).open("/dev/null");
-            let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
-            return Ok(Self::Splice { options, from, null });
-        }
-        let pages = memory::allocate(options.buffer_bytes(), &options.shared, Pattern::Constant)?;
-        let waiting = options.shared.waiting().unwrap_or_default();
-        let own = ends::unsleeping(from, NAME, OFlags::RDONLY, waiting)?;
-        Ok(Self::Read { options, from, own, pages })
+fn intake<'a>(options: &'a ReadOptions, from: BorrowedFd<'a>) -> Result<Intake<'a>, Error> {
+    if options.hold {
+        let mut hold = hold::Hold::new(options, from)?;
+        return Ok(Box::new(move || hold.run()));
     }
-
-    fn take_all(&mut self) -> Result<u64, Error> {
-        match self {
-            Self::Read { options, from, own, pages } => {
-                read_all(options, own.as_ref().map_or(*from, AsFd::as_fd), pages)
-            }
-            Self::Splice { options, from, null } => splice_all(options, *from, null.as_fd()),
-            Self::Hold(hold) => hold.run(),
-        }
+    if options.splice {
+        let null = File::options().write(true).open("/dev/null");
+        let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
+        return Ok(Box::new(move || splice_all(options, from, null.as_fd())));
     }
+    let mut pages = memory::allocate(options.buffer_bytes(), &options.shared, Pattern::Constant)?;
+    let waiting = options.shared.waiting().unwrap_or_default();
+    let own = ends::unsleeping(from, NAME, OFlags::RDONLY, waiting)?;
+    Ok(Box::new(move || read_all(options, own.as_ref().map_or(from, AsFd::as_fd), &mut pages)))
 }
 
 fn read_all(

@@ -51,10 +51,8 @@ impl Cgroup {
 }
 
 fn least<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(if other < one { other } else { one }),
-        (one, other) => one.or(other),
-    }
+    let both = one.into_iter().chain(other);
+    both.reduce(|one, other| if other < one { other } else { one })
 }
 
 /// Where the hierarchy with these controllers (none: version 2) is mounted.

@@ -4,9 +4,6 @@ use super::finding::Finding;
 use crate::probe::Cgroup;
 use gush_text::rounded_bytes as size;
 
-const MEMORY: &str = "cgroup-memory";
-const PROCESSORS: &str = "cgroup-processors";
-
 /// Memory and processors.
 pub(super) fn limits(cgroup: &Cgroup) -> [Finding; 2] {
     [memory(cgroup), processors(cgroup)]
@@ -15,7 +12,7 @@ pub(super) fn limits(cgroup: &Cgroup) -> [Finding; 2] {
 fn memory(cgroup: &Cgroup) -> Finding {
     /// Enough for the engine, which takes 16 MiB, and for pages that wait to be written.
     const ENOUGH_BYTES: u64 = 512 << 20;
-    let topic = MEMORY;
+    let topic = "cgroup-memory";
     match cgroup.memory_bytes {
         None if !cgroup.is_known => Finding::unknown(
             topic,
@@ -42,7 +39,7 @@ fn memory(cgroup: &Cgroup) -> Finding {
 }
 
 fn processors(cgroup: &Cgroup) -> Finding {
-    let topic = PROCESSORS;
+    let topic = "cgroup-processors";
     let usable = gush::Kernel::get().processors();
     match cgroup.processors {
         Some(quota) => Finding::limited(

@@ -14,12 +14,14 @@ pub(super) fn huge_pages(probe: &Probe) -> Finding {
     const TOPIC: &str = "huge-pages";
     let mode = probe.machine.facts.get("huge_pages").map_or("not in this kernel", String::as_str);
     let slower = "the fastest way into a pipe runs on pages of 4 KiB, several times slower";
-    let finding = match probe.huge_page {
+    let enable = format!("as root: echo madvise > {MODE}");
+    match probe.huge_page {
         HugePage::Refused(errno) => Finding::absent(
             TOPIC,
             format!("no huge page can be asked for: {} (mode: {mode})", words(errno)),
             slower,
-        ),
+        )
+        .remedy(enable),
         HugePage::Unknown => Finding::unknown(
             TOPIC,
             format!("whether a huge page came is unknown (/proc/self/smaps_rollup; mode: {mode})"),
@@ -34,18 +36,14 @@ pub(super) fn huge_pages(probe: &Probe) -> Finding {
             TOPIC,
             format!("no huge page came when asked for (mode: {mode})"),
             slower,
-        ),
-    };
-    use super::Condition::{Absent, Limited};
-    let cure = match finding.state {
-        Limited if mode != "never" => Some(
-            "free memory may be in small pieces; as root: echo 1 > /proc/sys/vm/compact_memory"
-                .to_owned(),
-        ),
-        Limited | Absent => Some(format!("as root: echo madvise > {MODE}")),
-        _ => None,
-    };
-    Finding { remedy: cure, ..finding }
+        )
+        .remedy(match mode {
+            "never" => &enable,
+            _ => {
+                "free memory may be in small pieces; as root: echo 1 > /proc/sys/vm/compact_memory"
+            }
+        }),
+    }
 }
 
 /// Locks some memory, as far as that is allowed.
