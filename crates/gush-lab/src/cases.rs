@@ -1,7 +1,6 @@
 //! A run by suite and case, each with its description and samples: the view of tables, pages,
 //! `history` and `compare`.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -12,12 +11,6 @@ use crate::figures::Measure;
 use crate::model::{Described, Failure, Measured, Run, Sample};
 use crate::stats::{self, Estimate, Verdict};
 use crate::suite;
-
-/// All cases that have a figure to be compared.
-pub(crate) fn with_figures(run: &Run) -> Vec<CaseRun<'_>> {
-    let all = suites(run).into_iter().flat_map(|suite| suite.cases);
-    all.filter(|case| !case.values().is_empty()).collect()
-}
 
 /// The cases with samples, without those that failed, in the order of the run's descriptions.
 pub(crate) fn suites(run: &Run) -> Vec<SuiteRun<'_>> {
@@ -119,9 +112,6 @@ pub(crate) struct CaseRun<'a> {
     pub samples: Vec<&'a Sample>,
     /// The machine's id.
     pub machine: &'a str,
-    /// Drawing ten thousand times for an interval is done once.
-    speed: OnceCell<Option<Estimate>>,
-    compared: OnceCell<Option<Estimate>>,
 }
 
 impl<'a> CaseRun<'a> {
@@ -133,8 +123,6 @@ impl<'a> CaseRun<'a> {
             described: known.cloned().unwrap_or_else(|| Described::new(suite, case)),
             samples: Vec::new(),
             machine: &run.machine.id,
-            speed: OnceCell::new(),
-            compared: OnceCell::new(),
         }
     }
 
@@ -170,7 +158,7 @@ impl<'a> CaseRun<'a> {
 
     /// The figure by which the case is compared, in its own unit.
     pub fn compared(&self) -> Option<Estimate> {
-        *self.compared.get_or_init(|| stats::median(&drawable(self.values())))
+        stats::median(&drawable(self.values()))
     }
 
     /// How many times as good as `other`, of another run; rounds of different runs are not paired.
@@ -186,11 +174,6 @@ impl<'a> CaseRun<'a> {
     pub fn values(&self) -> Vec<f64> {
         let measure = self.measure();
         self.samples.iter().filter_map(|sample| measure.value(&sample.measured)).collect()
-    }
-
-    /// In GiB/s.
-    pub fn speed(&self) -> Option<Estimate> {
-        *self.speed.get_or_init(|| self.estimate(|measured| measured.gib_per_s))
     }
 
     pub fn estimate(&self, of: impl Fn(&Measured) -> Option<f64>) -> Option<Estimate> {

@@ -83,7 +83,10 @@ pub struct Compared {
 /// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else
 /// [`stats::MARGIN`], and beyond the drift of whole runs.
 pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
-    let (first, second) = (cases::with_figures(before), cases::with_figures(after));
+    let [first, second] = [before, after].map(|run| -> Vec<CaseRun<'_>> {
+        let all = cases::suites(run).into_iter().flat_map(|suite| suite.cases);
+        all.filter(|case| !case.values().is_empty()).collect()
+    });
     let others = [before, after].map(|run| run.others.unwrap_or(0.0));
     let drift = drift(before, after, margin.is_none());
     let margin = margin.unwrap_or(stats::MARGIN);
@@ -102,6 +105,10 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let alone = |own: &[CaseRun<'_>], others: &[CaseRun<'_>]| {
         own.iter().filter(|one| !others.iter().any(|other| is_same(one, other))).count()
     };
+    let out = |run: &Run| -> Vec<Failed> {
+        let failed = |failure: &Failure| Failed { run: run.id.clone(), failure: failure.clone() };
+        run.failures.iter().map(failed).collect()
+    };
     Comparison {
         runs: [before.id.clone(), after.id.clone()],
         margin,
@@ -111,13 +118,8 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
         alone: [alone(&first, &second), alone(&second, &first)],
         cases,
         unlike,
-        failed: [before, after].into_iter().flat_map(failed).collect(),
+        failed: [before, after].into_iter().flat_map(out).collect(),
     }
-}
-
-/// The cases of `run` that are out.
-fn failed(run: &Run) -> impl Iterator<Item = Failed> {
-    run.failures.iter().map(|failure| Failed { run: run.id.clone(), failure: failure.clone() })
 }
 
 /// The parameters that are not the same in both; one that only one of them has differs, too. Device

@@ -48,6 +48,17 @@ impl Error {
         Self::Refused(why.into())
     }
 
+    /// The one of `all` that has the name.
+    pub(crate) fn named<T>(
+        kind: &str,
+        name: &str,
+        all: impl IntoIterator<Item = T> + Clone,
+        name_of: impl Fn(&T) -> &'static str,
+    ) -> Result<T, Self> {
+        let found = all.clone().into_iter().find(|one| name_of(one) == name);
+        found.ok_or_else(|| Self::unknown(kind, name, all.into_iter().map(|one| name_of(&one))))
+    }
+
     /// A name that nothing of a kind has, with the nearest of the known names, or all of them if
     /// none is near.
     pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {

@@ -60,21 +60,20 @@ impl Drop for Stream {
     }
 }
 
-/// Copies by fgetc(3) and fputc(3), a character at a time; answers the bytes.
-pub(crate) fn copy_by_characters(source: &Path, target: &Path) -> io::Result<u64> {
+/// Copies piece by piece until `copy` has copied none, or fewer than it has read; answers the bytes.
+fn copy_streams(
+    source: &Path,
+    target: &Path,
+    mut copy: impl FnMut(&Stream, &Stream) -> (usize, usize),
+) -> io::Result<u64> {
     let (from, to) = (Stream::open(source, c"r")?, Stream::open(target, c"w")?);
     let mut bytes = 0;
     loop {
-        // SAFETY: `from` is open.
-        let character = unsafe { libc::fgetc(from.0.as_ptr()) };
-        if character == libc::EOF {
+        let (got, put) = copy(&from, &to);
+        bytes += put as u64;
+        if got == 0 || put < got {
             break;
         }
-        // SAFETY: `to` is open.
-        if unsafe { libc::fputc(character, to.0.as_ptr()) } == libc::EOF {
-            break;
-        }
-        bytes += 1;
     }
     from.check()?;
     to.check()?;
@@ -82,29 +81,29 @@ pub(crate) fn copy_by_characters(source: &Path, target: &Path) -> io::Result<u64
     Ok(bytes)
 }
 
+/// Copies by fgetc(3) and fputc(3), a character at a time; answers the bytes.
+pub(crate) fn copy_by_characters(source: &Path, target: &Path) -> io::Result<u64> {
+    copy_streams(source, target, |from, to| {
+        // SAFETY: `from` is open.
+        match unsafe { libc::fgetc(from.0.as_ptr()) } {
+            libc::EOF => (0, 0),
+            // SAFETY: `to` is open.
+            got => (1, usize::from(unsafe { libc::fputc(got, to.0.as_ptr()) } != libc::EOF)),
+        }
+    })
+}
+
 /// Copies by fread(3) and fwrite(3), `block_bytes` at a time; answers the bytes.
 pub(crate) fn copy_by_blocks(source: &Path, target: &Path, block_bytes: usize) -> io::Result<u64> {
-    let (from, to) = (Stream::open(source, c"r")?, Stream::open(target, c"w")?);
     let mut block = vec![0_u8; block_bytes];
-    let mut bytes = 0;
-    loop {
+    copy_streams(source, target, |from, to| {
         // SAFETY: `from` is open, and `block` holds `block_bytes` bytes that nobody else refers to.
         let got =
             unsafe { libc::fread(block.as_mut_ptr().cast(), 1, block_bytes, from.0.as_ptr()) };
-        if got == 0 {
-            break;
-        }
         // SAFETY: `to` is open, and `got` bytes of `block` were read into it.
         let put = unsafe { libc::fwrite(block.as_ptr().cast(), 1, got, to.0.as_ptr()) };
-        bytes += put as u64;
-        if put < got {
-            break;
-        }
-    }
-    from.check()?;
-    to.check()?;
-    to.close()?;
-    Ok(bytes)
+        (got, put)
+    })
 }
 
 /// A whole file in memory, unmapped when dropped.

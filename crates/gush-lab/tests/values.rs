@@ -130,7 +130,7 @@ mod case {
         use gush_lab::suite::{Asked, pipe};
         let all = || {
             let asked = Asked::read("gush", (pipe::SUITE.options)(), &[]);
-            pipe::SUITE.cases(&asked.unwrap()).unwrap().cases
+            (pipe::SUITE.make)(&asked.unwrap()).unwrap().cases
         };
         let two =
             case::choose(all(), &["huge-splice".to_owned(), "write-read".to_owned()]).unwrap();
@@ -161,18 +161,12 @@ mod copy {
 
     #[test]
     fn a_textbook_copy_moves_all_bytes() -> Result<(), Box<dyn std::error::Error>> {
-        use gush_lab::suite::copy::Once;
+        use gush_lab::suite::copy::{Once, What};
         let dir = tempfile::tempdir()?;
         std::fs::write(dir.path().join("a"), [7; 5000])?;
-        let measured = Once {
-            way: way("sendfile-4096"),
-            advice: gush::Advice::None,
-            space: gush::Space::AsWritten,
-            cold: false,
-            source: dir.path().join("a"),
-            target: dir.path().join("b"),
-        }
-        .run()?;
+        let what = What::plain(way("sendfile-4096"), 5000);
+        let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+        let measured = Once { what, source, target }.run()?;
         assert_eq!((measured.bytes, &measured.facts["method"]), (5000, &"sendfile".into()));
         assert_eq!(std::fs::read(dir.path().join("b"))?, [7; 5000]);
         Ok(())

@@ -74,27 +74,20 @@ pub fn needs_shell(command: &str) -> bool {
     if BUILT_IN.contains(&first) || first.contains('=') {
         return true;
     }
-    let (mut quote, mut before) = (None, ' ');
-    let mut letters = plain.chars();
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (Some('\''), '\'') | (Some('"'), '"') => quote = None,
+    let (mut around, mut rest, mut before) = (Vec::new(), plain.as_str(), ' ');
+    while let Some(letter) = rest.chars().next() {
+        let is_special = match around.last() {
+            // Within a word `~` and `#` are ordinary letters for a shell.
+            None if before.is_whitespace() => "|&;<>()$`*?[\n~#".contains(letter),
+            None => "|&;<>()$`*?[\n".contains(letter),
             // A shell replaces these in double quotes as well.
-            (Some('"'), '$' | '`') => return true,
-            (Some(_), '\\') if quote == Some('"') => drop(letters.next()),
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(letter),
-            (None, '\\') => drop(letters.next()),
-            (
-                None,
-                '|' | '&' | ';' | '<' | '>' | '(' | ')' | '$' | '`' | '*' | '?' | '[' | '\n',
-            ) => {
-                return true;
-            }
-            // Within a word both are ordinary letters for a shell.
-            (None, '~' | '#') if before.is_whitespace() => return true,
-            (None, _) => {}
+            Some(Around::Double) => "$`".contains(letter),
+            Some(_) => false,
+        };
+        if is_special {
+            return true;
         }
+        rest = &rest[step(&mut around, letter, rest)..];
         before = letter;
     }
     false
@@ -150,13 +143,12 @@ fn filled_for_shell(command: &str, value_of: impl Fn(&str) -> Option<String>) ->
     let mut around: Vec<Around> = Vec::new();
     let mut rest = command;
     while let Some(letter) = rest.chars().next() {
-        let (inner, depth) = (around.last().copied(), around.len().saturating_sub(1));
         let named = rest.strip_prefix('{').and_then(|inside| {
             let close = inside.find('}')?;
             Some((value_of(&inside[..close])?, &inside[close + 1..]))
         });
         if let Some((value, after)) = named {
-            done += &match inner {
+            done += &match around.last() {
                 // Single quotes know no escape: they end, a quote is added, and they begin again.
                 Some(Around::Single) => value.replace('\'', r"'\''"),
                 Some(Around::Double) => in_double_quotes(&value),
@@ -167,31 +159,37 @@ fn filled_for_shell(command: &str, value_of: impl Fn(&str) -> Option<String>) ->
             rest = after;
             continue;
         }
-        let mut taken = letter.len_utf8();
-        match (inner, letter) {
-            (Some(Around::Single), '\'') | (Some(Around::Double), '"') => around.truncate(depth),
-            (Some(Around::Single), _) => {}
-            // An escaped character opens and closes nothing.
-            (_, '\\') => taken += rest.chars().nth(1).map_or(0, char::len_utf8),
-            (Some(Around::Backticks), '`') | (Some(Around::Substitution), ')') => {
-                around.truncate(depth)
-            }
-            (_, '`') => around.push(Around::Backticks),
-            (_, '$') if rest.starts_with("$(") => {
-                around.push(Around::Substitution);
-                taken = 2;
-            }
-            (Some(Around::Substitution), '(') => around.push(Around::Substitution),
-            (_, '"') => around.push(Around::Double),
-            (Some(Around::Double), _) => {}
-            (_, '\'') => around.push(Around::Single),
-            _ => {}
-        }
-        let (own, after) = rest.split_at(taken);
+        let (own, after) = rest.split_at(step(&mut around, letter, rest));
         done += own;
         rest = after;
     }
     done
+}
+
+/// Goes past `letter`, the first of `rest`, which may open or close something around the place; the
+/// bytes that are taken.
+fn step(around: &mut Vec<Around>, letter: char, rest: &str) -> usize {
+    let taken = letter.len_utf8();
+    match (around.last(), letter) {
+        (Some(Around::Single), '\'')
+        | (Some(Around::Double), '"')
+        | (Some(Around::Backticks), '`')
+        | (Some(Around::Substitution), ')') => drop(around.pop()),
+        (Some(Around::Single), _) => {}
+        // An escaped character opens and closes nothing.
+        (_, '\\') => return taken + rest.chars().nth(1).map_or(0, char::len_utf8),
+        (_, '`') => around.push(Around::Backticks),
+        (_, '$') if rest.starts_with("$(") => {
+            around.push(Around::Substitution);
+            return 2;
+        }
+        (Some(Around::Substitution), '(') => around.push(Around::Substitution),
+        (_, '"') => around.push(Around::Double),
+        (Some(Around::Double), _) => {}
+        (_, '\'') => around.push(Around::Single),
+        _ => {}
+    }
+    taken
 }
 
 /// What a place in a shell's command is within.

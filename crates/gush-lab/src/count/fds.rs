@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FdRole {
-    Source,
-    Target,
-    /// A private pipe or ring that the copy goes through.
-    Between,
+    /// The source, the target, or a private pipe or ring that the copy goes through.
+    Copied,
     /// `libc.so.6`, which the loader reads.
     CLibrary,
     Other,
@@ -37,8 +35,7 @@ impl Files {
         // minutes.
         *self.known.entry(fd).or_insert_with(|| {
             match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
-                Ok(path) if path == *source => FdRole::Source,
-                Ok(path) if path == *target => FdRole::Target,
+                Ok(path) if [source, target].contains(&&path) => FdRole::Copied,
                 Ok(path) => role_of(fd, &path),
                 Err(_) => FdRole::Other,
             }
@@ -57,7 +54,7 @@ fn role_of(fd: i32, path: &Path) -> FdRole {
     // The standard descriptors are pipes to the parent.
     let private = fd > 2 && text.starts_with("pipe:") || text == "anon_inode:[io_uring]";
     if private {
-        FdRole::Between
+        FdRole::Copied
     } else if name.starts_with("libc.so") || name.starts_with("libc-2") {
         FdRole::CLibrary
     } else {
@@ -71,9 +68,9 @@ mod tests {
 
     #[test]
     fn only_private_pipes_lie_between() {
-        assert_eq!(role_of(5, Path::new("pipe:[123]")), FdRole::Between);
+        assert_eq!(role_of(5, Path::new("pipe:[123]")), FdRole::Copied);
         assert_eq!(role_of(1, Path::new("pipe:[123]")), FdRole::Other);
-        assert_eq!(role_of(5, Path::new("anon_inode:[io_uring]")), FdRole::Between);
+        assert_eq!(role_of(5, Path::new("anon_inode:[io_uring]")), FdRole::Copied);
         assert_eq!(role_of(3, Path::new("/lib/x86_64-linux-gnu/libc.so.6")), FdRole::CLibrary);
         assert_eq!(role_of(3, Path::new("/lib/x86_64-linux-gnu/libm.so.6")), FdRole::Other);
     }

@@ -69,8 +69,7 @@ fn tally(count: &mut Count, files: &mut Files, pid: i32, number: u64, arguments:
     let call = calls::of(number, arguments);
     add(&mut count.in_all, &call.name);
     let roles = call.fds.iter().map(|&fd| files.role(pid, fd)).collect::<Vec<_>>();
-    let between = |role: &FdRole| matches!(role, FdRole::Source | FdRole::Target | FdRole::Between);
-    let moves = call.moves_data && roles.iter().any(between);
+    let moves = call.moves_data && roles.contains(&FdRole::Copied);
     if moves || call.name == "read" && roles.contains(&FdRole::CLibrary) {
         add(&mut count.as_c_program, &call.name);
     }

@@ -97,9 +97,7 @@ impl Stacks {
     /// The kinds of work, in nanoseconds, most first; the sum is [`Stacks::cpu_ns`].
     pub fn kinds(&self) -> Vec<(WorkKind, u64)> {
         let mut counts: HashMap<WorkKind, u64> = HashMap::new();
-        for (stack, count) in self.each() {
-            *counts.entry(kind_in(&stack)).or_default() += count;
-        }
+        self.each().for_each(|(stack, ns)| *counts.entry(kind_in(&stack)).or_default() += ns);
         let mut kinds: Vec<_> = counts.into_iter().collect();
         kinds.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
         kinds

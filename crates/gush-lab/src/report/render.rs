@@ -33,15 +33,3 @@ pub fn runs_href(runs: &[&Run]) -> Option<String> {
     let dense: String = transfer::json(&runs).lines().map(str::trim_start).collect();
     Some(data_uri("application/json", dense.as_bytes()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_policy_allows_no_address() {
-        let policy = policy();
-        assert!(policy.starts_with("default-src 'none';"));
-        assert!(!policy.contains("http") && !policy.contains("unsafe"));
-    }
-}

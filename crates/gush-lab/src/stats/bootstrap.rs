@@ -115,14 +115,30 @@ pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
 }
 
 fn ratio_by(draws: usize, of: &[f64], to: &[f64]) -> Option<Estimate> {
-    if !(all_positive(of) && all_positive(to)) {
+    drawn(draws, of, to, |of, to, rng| {
+        of.anew(rng);
+        to.anew(rng);
+    })
+}
+
+/// The ratio of the medians, with an interval from draws by `draw`.
+fn drawn(
+    draws: usize,
+    of: &[f64],
+    to: &[f64],
+    draw: impl Fn(&mut Drawn, &mut Drawn, &mut Rng),
+) -> Option<Estimate> {
+    let is_positive = |sample: &f64| sample.is_finite() && *sample > 0.0;
+    if !of.iter().chain(to).all(is_positive) {
         return None;
     }
     let fewest = of.len().min(to.len());
     let (mut of, mut to) = (Drawn::of(of)?, Drawn::of(to)?);
     let mut rng = Rng::with_seed(SEED);
-    let value = of.median() / to.median();
-    Some(Estimate::of(value, fewest, draws, || of.anew(&mut rng) / to.anew(&mut rng)))
+    Some(Estimate::of(of.median() / to.median(), fewest, draws, || {
+        draw(&mut of, &mut to, &mut rng);
+        of.median() / to.median()
+    }))
 }
 
 /// The same for samples taken side by side, round by round: whole rounds are drawn, so that a cause
@@ -133,25 +149,15 @@ pub fn paired_ratio(rounds: &[(f64, f64)]) -> Option<Estimate> {
 
 fn paired_ratio_by(draws: usize, rounds: &[(f64, f64)]) -> Option<Estimate> {
     let (of, to): (Vec<f64>, Vec<f64>) = rounds.iter().copied().unzip();
-    if !(all_positive(&of) && all_positive(&to)) {
-        return None;
-    }
-    let (mut of, mut to) = (Drawn::of(&of)?, Drawn::of(&to)?);
-    let mut rng = Rng::with_seed(SEED);
-    Some(Estimate::of(of.median() / to.median(), rounds.len(), draws, || {
-        of.forget();
-        to.forget();
+    drawn(draws, &of, &to, |of, to, rng| {
+        of.times.fill(0);
+        to.times.fill(0);
         for _ in rounds {
             let round = rng.usize(..rounds.len());
             of.take(round);
             to.take(round);
         }
-        of.median() / to.median()
-    }))
-}
-
-fn all_positive(samples: &[f64]) -> bool {
-    samples.iter().all(|&sample| sample.is_finite() && sample > 0.0)
+    })
 }
 
 /// Samples in order, and how often each was drawn: a median is counted off, where sorting each draw
@@ -178,21 +184,16 @@ impl Drawn {
         Some(Self { sorted, places, times: vec![1; samples.len()] })
     }
 
-    fn forget(&mut self) {
-        self.times.fill(0);
-    }
-
     fn take(&mut self, sample: usize) {
         self.times[self.places[sample]] += 1;
     }
 
-    /// Draws as many as there are, and answers their median.
-    fn anew(&mut self, rng: &mut Rng) -> f64 {
-        self.forget();
+    /// Draws as many as there are.
+    fn anew(&mut self, rng: &mut Rng) {
+        self.times.fill(0);
         for _ in 0..self.sorted.len() {
             self.take(rng.usize(..self.sorted.len()));
         }
-        self.median()
     }
 
     fn median(&self) -> f64 {

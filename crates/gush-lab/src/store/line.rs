@@ -52,15 +52,3 @@ pub(super) fn version(header: &[u8]) -> Option<u64> {
     let header: Header = serde_json::from_slice(header).ok()?;
     (header.format == FORMAT).then_some(header.version)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_header_names_the_version() {
-        assert_eq!(version(HEADER), Some(VERSION));
-        assert_eq!(version(b"{\"format\":\"gush-lab-runs\",\"version\":1}\n"), None);
-        assert_eq!(version(b"{}"), None);
-    }
-}

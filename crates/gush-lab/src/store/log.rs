@@ -26,7 +26,7 @@ const LONGEST_HEADER: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Log {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     file: File,
 }
 
@@ -40,12 +40,6 @@ pub(super) struct Torn {
     pub bytes: u64,
     /// The file with these bytes, if they were moved there.
     pub kept_in: Option<PathBuf>,
-}
-
-enum Head {
-    /// Nothing, or a part of the header.
-    Begun,
-    Ours,
 }
 
 impl Log {
@@ -68,14 +62,7 @@ impl Log {
             other => other.map_err(|error| failed(path, "cannot open the store", error))?,
         };
         let log = Self { path: path.to_owned(), file };
-        Ok(match log.head()? {
-            Head::Begun => None,
-            Head::Ours => Some(log),
-        })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
+        Ok(log.has_header()?.then_some(log))
     }
 
     /// Waits until nobody else writes, and then makes the file end in a newline: a new file gets a
@@ -154,21 +141,22 @@ impl Log {
         }
     }
 
-    /// Refuses a file that is something else's, or a newer gush's.
-    fn head(&self) -> Result<Head, StoreError> {
+    /// Refuses a file that is something else's, or a newer gush's. False for nothing, or a part of the
+    /// header.
+    fn has_header(&self) -> Result<bool, StoreError> {
         let foreign = |why: String| Err(StoreError::Foreign { path: self.path.clone(), why });
         let mut start = [0; LONGEST_HEADER];
         let have = self.read_at(&mut start, 0)?;
         let start = &start[..have];
         let first = start.iter().position(|&byte| byte == b'\n').map(|end| &start[..end]);
         match first.map(line::version) {
-            None if HEADER.starts_with(start) => Ok(Head::Begun),
+            None if HEADER.starts_with(start) => Ok(false),
             // A newer store may hold lines that an older gush would take for damage.
             Some(Some(version)) if version > VERSION => foreign(format!(
                 "was written by a newer gush (version {version} of the store, this gush knows {VERSION}): update gush, or \
                  name another file with --db"
             )),
-            Some(Some(_)) => Ok(Head::Ours),
+            Some(Some(_)) => Ok(true),
             _ => foreign(
                 "is not a store of runs, and is left as it is: name another file with --db"
                     .to_owned(),
@@ -193,15 +181,13 @@ impl Lock<'_> {
         let Self(log) = self;
         let fails = |error| failed(&log.path, "cannot bring the store in order", error);
         let size = log.file.metadata().map_err(fails)?.len();
-        let torn = match log.head()? {
-            Head::Begun => {
-                let torn = log.set_aside(0, size).map_err(fails)?;
-                self.append(HEADER)
-                    .map_err(|error| failed(&log.path, "cannot begin the store", error))?;
-                torn
-            }
-            Head::Ours => log.set_aside(log.whole_bytes(size)?, size).map_err(fails)?,
-        };
+        let has_header = log.has_header()?;
+        let whole_bytes = if has_header { log.whole_bytes(size)? } else { 0 };
+        let torn = log.set_aside(whole_bytes, size).map_err(fails)?;
+        if !has_header {
+            let begun = self.append(HEADER);
+            begun.map_err(|error| failed(&log.path, "cannot begin the store", error))?;
+        }
         Ok(torn)
     }
 }

@@ -125,13 +125,13 @@ impl Store {
     /// Opens the store at `path` for reading; also where writing is not allowed.
     pub fn read(path: &Path) -> Result<Self, StoreError> {
         let store = Self::of(Log::open_to_read(path)?.ok_or_else(|| no_runs_yet(path))?);
-        let whole_bytes = store.catch_up()?.whole_bytes();
+        let whole_bytes = store.catch_up()?.read_bytes;
         store.notice(store.log.torn_after(whole_bytes));
         Ok(store)
     }
 
     pub fn path(&self) -> &Path {
-        self.log.path()
+        &self.log.path
     }
 
     /// Notices about the file for the user, as sentences, each returned once: a line that a killed

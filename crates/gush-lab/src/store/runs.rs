@@ -11,7 +11,7 @@ use crate::model::Run;
 pub(super) struct Runs {
     by_id: HashMap<String, Run>,
     /// The end of the last whole line that was read.
-    read_bytes: u64,
+    pub read_bytes: u64,
     lines: u64,
 }
 
@@ -26,10 +26,6 @@ impl Runs {
             }
             other => other,
         }
-    }
-
-    pub fn whole_bytes(&self) -> u64 {
-        self.read_bytes
     }
 
     pub fn sorted(&self) -> Vec<&Run> {
@@ -57,7 +53,7 @@ impl Runs {
     /// Takes in the next line; a line that cannot be understood changes nothing.
     fn take(&mut self, log: &Log, text: &[u8]) -> Result<(), StoreError> {
         let line = self.lines + 1;
-        let damaged = |why| StoreError::Damaged { path: log.path().to_owned(), line, why };
+        let damaged = |why| StoreError::Damaged { path: log.path.clone(), line, why };
         // The header was looked at when the file was opened.
         if self.lines > 0 {
             let read = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;

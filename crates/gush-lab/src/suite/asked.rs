@@ -93,8 +93,8 @@ impl Asked {
         self.given.get_one(name).copied()
     }
 
-    pub fn word(&self, name: &str) -> Option<&str> {
-        self.given.get_one(name).map(String::as_str)
+    pub fn word(&self, name: &str) -> &str {
+        self.given.get_one(name).map_or("", String::as_str)
     }
 
     /// The path that is required, or has a default.

@@ -67,11 +67,6 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// The cases for what was asked.
-    pub fn cases(&self, asked: &Asked) -> Result<Cases, Error> {
-        (self.make)(asked)
-    }
-
     /// Does the suite make files, in the directory of `--dir`?
     pub fn makes_files(&self) -> bool {
         (self.options)().iter().any(|option| option.get_id() == asked::DIR)
@@ -157,17 +152,6 @@ pub const WORK: Quantity = Quantity {
     less_is_better: true,
 };
 
-/// The entry of `table` with that name.
-fn entry<T>(
-    table: &'static [T],
-    name_of: fn(&T) -> &'static str,
-    name: Option<&str>,
-) -> Result<&'static T, Error> {
-    let name = name.unwrap_or_default();
-    let found = table.iter().find(|entry| name_of(entry) == name);
-    found.ok_or_else(|| Error::unknown("way", name, table.iter().map(name_of)))
-}
-
 /// Shows the samples of the suite in a special form.
 pub type Show = Box<dyn Fn(&Run) -> String>;
 
@@ -193,21 +177,6 @@ mod tests {
     use super::*;
     use crate::stats;
 
-    #[test]
-    fn names_of_suites_and_options_are_unique() {
-        let unique = |names: Vec<&str>| {
-            let mut once = names.clone();
-            once.sort_unstable();
-            once.dedup();
-            assert_eq!(once.len(), names.len(), "{names:?}");
-        };
-        unique(SUITES.iter().map(|suite| suite.name).collect());
-        for suite in SUITES {
-            let options = (suite.options)();
-            unique(options.iter().map(|option| option.get_id().as_str()).collect());
-        }
-    }
-
     /// The winner is judged by rounds that did not choose it.
     #[test]
     fn the_usual_rounds_choose_a_winner_and_judge_it_by_others() {
@@ -224,7 +193,7 @@ mod tests {
             let tour = suite.toured("/nowhere/gush".as_ref(), dir.path()).expect("options");
             let whole = Asked { only: Vec::new(), ..tour.clone() };
             for asked in [tour, whole] {
-                let cases = suite.cases(&asked).expect("cases").cases;
+                let cases = (suite.make)(&asked).expect("cases").cases;
                 let all: Vec<_> = cases.iter().map(|case| case.described().clone()).collect();
                 for one in &all {
                     let Some(baseline) = &one.baseline else { continue };

@@ -35,7 +35,7 @@ pub fn page(data: &Data<'_>) -> Page {
 }
 
 fn lead(data: &Data<'_>) -> String {
-    suite::lead(data).unwrap_or_else(|| match data.runs.len() {
+    suite::conclusions(data).into_iter().next().unwrap_or_else(|| match data.runs.len() {
         0 => "No run was given, so there is nothing to show.".to_owned(),
         runs => {
             let samples = data.runs.iter().map(|run| run.samples.len()).sum();

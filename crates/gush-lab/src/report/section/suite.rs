@@ -183,14 +183,14 @@ fn said(taken: &SuiteRun<'_>, axis: Option<Axis>) -> Vec<String> {
     for group in names {
         let own = || of_largest(taken, axis).filter(move |case| case.described.group == group);
         let place = if group.is_empty() { String::new() } else { format!("{}: ", plain(group)) };
-        match most_gained(taken, own(), Some(true)) {
+        match most_gained(taken, own(), true) {
             Some(gained) => said.push(format!("{place}{}", gained.sentence())),
             None if own().any(|case| case.described.baseline.is_some()) => {
                 said.push(format!("{place}{}.", nothing_gained(own())));
             }
             None => {}
         }
-        if let Some(gained) = most_gained(taken, own(), Some(false)) {
+        if let Some(gained) = most_gained(taken, own(), false) {
             said.push(format!(
                 "{} does {} {} and is not sound: the hostile reader saw bytes change.",
                 code(gained.case.name),
@@ -241,11 +241,11 @@ struct Gained<'s, 'a> {
 fn most_gained<'s, 'a>(
     taken: &'s SuiteRun<'a>,
     cases: impl Iterator<Item = &'s CaseRun<'a>>,
-    sound: Option<bool>,
+    is_sound: bool,
 ) -> Option<Gained<'s, 'a>> {
-    let is_wanted = |case: &&CaseRun<'_>| match sound {
-        Some(false) => case.is("sound") == Some(false),
-        _ => case.fact("sound").is_none_or(|fact| *fact == serde_json::Value::Bool(true)),
+    let is_wanted = |case: &&CaseRun<'_>| match is_sound {
+        false => case.is("sound") == Some(false),
+        true => case.fact("sound").is_none_or(|fact| *fact == serde_json::Value::Bool(true)),
     };
     let with_baseline = |case: &'s CaseRun<'a>| Some((case, case.baseline(taken)?));
     let mut candidates: Vec<_> = cases.filter(is_wanted).filter_map(with_baseline).collect();
@@ -296,12 +296,6 @@ impl Gained<'_, '_> {
     }
 }
 
-/// The page's first sentence: the largest gain of like over like that any suite has, in the order
-/// of the suites.
-pub fn lead(data: &Data<'_>) -> Option<String> {
-    conclusions(data).into_iter().next()
-}
-
 /// The cases whose baseline is of the same group, at the largest size.
 fn like_over_like<'s, 'a>(
     taken: &'s SuiteRun<'a>,
@@ -316,13 +310,13 @@ fn like_over_like<'s, 'a>(
 
 /// The largest gain of a case over a baseline of the same group.
 fn headline(taken: &SuiteRun<'_>, suite: &suite::Suite) -> Option<String> {
-    let gained = most_gained(taken, like_over_like(taken, suite), Some(true))?;
+    let gained = most_gained(taken, like_over_like(taken, suite), true)?;
     let group = plain(&gained.case.described.group);
     let place = if group.is_empty() { suite.title.to_owned() } else { group };
     Some(format!("{place}: {}", gained.sentence()))
 }
 
-/// For a terminal: of each suite the largest gain of like over like.
+/// Of each suite the largest gain of like over like, in the order of the suites.
 pub fn conclusions(data: &Data<'_>) -> Vec<String> {
     let suites = suite::SUITES.iter().filter_map(|suite| Some((data.suite(suite.name)?, suite)));
     suites.filter_map(|(taken, suite)| headline(taken, suite)).collect()

@@ -89,11 +89,12 @@ pub static SUITE: Suite = Suite {
             ]
         },
         run: |asked| {
-            let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
+            let way = Error::named("way", asked.word("way"), WAYS, |way| way.name)?;
             let [source, target] = ["source", "target"].map(|path| asked.path(path).to_owned());
             let advice = values(ADVICE, asked, "advice").first().copied().unwrap_or_default();
             let space = values(SPACE, asked, "space").first().copied().unwrap_or_default();
-            Once { way, advice, space, cold: asked.is("cold"), source, target }.run()
+            let cold = asked.is("cold");
+            Once { what: What { advice, space, cold, ..What::plain(way, 0) }, source, target }.run()
         },
     }),
     make,
@@ -194,8 +195,7 @@ fn try_counting(program: &Path, files: &Files) -> Result<(), Error> {
 /// Copies a small file in this process.
 fn try_out(files: &Files, what: What) -> Result<(), Error> {
     let source = files.source(TRIAL_BYTES)?.path;
-    let What { way, advice, space, cold, .. } = what;
-    let tried = Once { way, advice, space, cold, source, target: files.target() }.run();
+    let tried = Once { what, source, target: files.target() }.run();
     files.remove_target();
     tried.map(drop)
 }

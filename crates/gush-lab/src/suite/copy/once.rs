@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use gush::{Advice, Choice, Mover, Space, Tuning};
 
+use super::case::What;
 use super::cold;
 use super::textbook;
-use super::ways::{Buffer, By, Way};
+use super::ways::{Buffer, By};
 use crate::model::Measured;
 use crate::once::Clock;
 use crate::{Error, foreign};
@@ -29,16 +30,12 @@ pub(super) fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
     table.iter().find(|(_, known)| known == value).map_or("", |(name, _)| name)
 }
 
-/// The copy to be made.
+/// A copy to be made of a source of any size.
 #[derive(Clone, Debug)]
 pub struct Once {
-    pub way: &'static Way,
-    /// Read-ahead advice for the source; for the engine's ways only.
-    pub advice: Advice,
-    /// The target's space; for the engine's ways only.
-    pub space: Space,
-    /// Whether the source is dropped from the page cache before the clock starts.
-    pub cold: bool,
+    /// Advice and space are for the engine's ways only. A cold source is dropped from the page cache
+    /// before the clock starts.
+    pub what: What,
     pub source: PathBuf,
     /// The target; an existing file is overwritten.
     pub target: PathBuf,
@@ -47,14 +44,14 @@ pub struct Once {
 impl Once {
     /// Copies once: the clock runs from before both files are opened until both are closed.
     pub fn run(&self) -> Result<Measured, Error> {
-        let tuned = self.advice != Advice::None || self.space != Space::AsWritten;
-        if tuned && !self.way.is_engines() {
+        let What { way, advice, space, cold, .. } = self.what;
+        let tuned = advice != Advice::None || space != Space::AsWritten;
+        if tuned && !way.is_engines() {
             return Err(Error::refused(format!(
-                "{} is a textbook's loop: it takes neither advice nor reserved space",
-                self.way
+                "{way} is a textbook's loop: it takes neither advice nor reserved space"
             )));
         }
-        if matches!(self.way.buffer, Buffer::Cache(_)) && self.way.buffer_bytes().is_none() {
+        if matches!(way.buffer, Buffer::Cache(_)) && way.buffer_bytes().is_none() {
             return Err(Error::refused("this machine does not report the sizes of its caches"));
         }
         let size_bytes = self.look()?;
@@ -65,13 +62,20 @@ impl Once {
         if bytes != size_bytes {
             return Err(Error::refused(format!("{bytes} of {size_bytes} bytes arrived")));
         }
-        Ok(self.facts(measured, size_bytes))
+        Ok(measured
+            .with("method", way.method)
+            .with("way", way.name)
+            .with("buffer_bytes", way.buffer_bytes().map(|bytes| bytes as u64))
+            .with("size_bytes", size_bytes)
+            .with("cache", if cold { "cold" } else { "cached" })
+            .with("advice", name_of(ADVICE, &advice))
+            .with("space", name_of(SPACE, &space)))
     }
 
     /// The source's size; drops the source's pages for a cold copy.
     fn look(&self) -> Result<u64, Error> {
         let source = File::open(&self.source).map_err(|error| self.failed("open", error))?;
-        if self.cold {
+        if self.what.cold {
             cold::drop_from_cache(&source)?;
         }
         Ok(source.metadata().map_err(|error| self.failed("look at", error))?.len())
@@ -79,17 +83,18 @@ impl Once {
 
     fn copy(&self) -> Result<u64, Error> {
         let failed = |error| self.failed("copy", error);
-        match self.way.by {
+        let way = self.what.way;
+        match way.by {
             By::Characters => {
                 foreign::copy_by_characters(&self.source, &self.target).map_err(failed)
             }
             By::Blocks => {
-                let block_bytes = self.way.buffer_bytes().unwrap_or(4096);
+                let block_bytes = way.buffer_bytes().unwrap_or(4096);
                 foreign::copy_by_blocks(&self.source, &self.target, block_bytes).map_err(failed)
             }
             By::Loop(textbook) => {
                 let (source, target) = self.open()?;
-                textbook::copy(textbook, &source, &target, self.way.buffer_bytes()).map_err(failed)
+                textbook::copy(textbook, &source, &target, way.buffer_bytes()).map_err(failed)
             }
             By::Engine(method) => self.by_engine(Choice::Only(method), 1),
             By::Auto => self.by_engine(Choice::Auto, 0),
@@ -97,8 +102,9 @@ impl Once {
     }
 
     fn by_engine(&self, choice: Choice, threads: usize) -> Result<u64, Error> {
-        let mut tuning = Tuning::default().advice(self.advice).space(self.space);
-        tuning = match (self.way.buffer, self.way.buffer_bytes()) {
+        let What { way, advice, space, .. } = self.what;
+        let mut tuning = Tuning::default().advice(advice).space(space);
+        tuning = match (way.buffer, way.buffer_bytes()) {
             (Buffer::Pipe(bytes), _) => tuning.pipe_bytes(bytes),
             (_, Some(bytes)) => tuning.buffer_bytes(bytes),
             (_, None) => tuning,
@@ -128,18 +134,9 @@ impl Once {
     }
 
     fn failed(&self, what: &str, error: io::Error) -> Error {
-        Error::failed(format!("cannot {what} '{}' by {}", self.source.display(), self.way), error)
-    }
-
-    fn facts(&self, measured: Measured, size_bytes: u64) -> Measured {
-        let buffer = self.way.buffer_bytes().map(|bytes| bytes as u64);
-        measured
-            .with("method", self.way.method)
-            .with("way", self.way.name)
-            .with("buffer_bytes", buffer)
-            .with("size_bytes", size_bytes)
-            .with("cache", if self.cold { "cold" } else { "cached" })
-            .with("advice", name_of(ADVICE, &self.advice))
-            .with("space", name_of(SPACE, &self.space))
+        Error::failed(
+            format!("cannot {what} '{}' by {}", self.source.display(), self.what.way),
+            error,
+        )
     }
 }

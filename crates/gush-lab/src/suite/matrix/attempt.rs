@@ -40,7 +40,7 @@ pub(in crate::suite) fn attempt(
             return absent(to, &error);
         }
     };
-    let far_ends = source.feeder.is_some() || target.has_far_end();
+    let far_ends = source.feeder.is_some() || target.drainer.is_some();
     let (started, before) = (Instant::now(), used_so_far(far_ends));
     match mover(&source, &target, &load) {
         Ok(said_bytes) => {
@@ -162,7 +162,7 @@ struct Claim {
 /// Compares the arrived bytes with the sent bytes.
 fn judge(mut source: Source, target: Target, load: &Load, claim: Claim) -> Attempt {
     let Claim { said_bytes, started, used } = claim;
-    let (due_bytes, to) = (source.bytes(load), target.kind());
+    let (due_bytes, to) = (source.bytes(load), target.kind);
     let feeder = source.feeder.take();
     let arrived = target.arrived(load);
     // After the last byte at the far end: bytes in a pipe or socket have not arrived.

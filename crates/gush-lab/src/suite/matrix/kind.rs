@@ -111,9 +111,7 @@ impl FromStr for Kind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let named = Self::ALL.iter().copied().find(|kind| kind.name() == text);
-        let names = || Self::ALL.iter().map(|kind| kind.name());
-        named.ok_or_else(|| Error::unknown("kind of end", text, names()))
+        Error::named("kind of end", text, Self::ALL.iter().copied(), |kind| kind.name())
     }
 }
 

@@ -7,17 +7,13 @@ use super::Kind;
 /// Enough for several fills of a pipe, and no multiple of a page: the last piece is always odd.
 const VERIFY_BYTES: u64 = 300_001;
 
-/// The most for small, slow and lossy ends; UDP loses bytes at speed and is not timed.
-const MOST: &[(Kind, Most)] = &[
-    (Kind::Udp, Most { verify_bytes: 40_001, speed_bytes: 0 }),
-    (Kind::UnixDatagram, Most { verify_bytes: 100_001, speed_bytes: 16 << 20 }),
-    (Kind::Pty, Most { verify_bytes: 20_001, speed_bytes: 1 << 20 }),
+/// The most bytes, to verify and at speed, for small, slow and lossy ends; UDP loses bytes at speed
+/// and is not timed.
+const MOST_BYTES: &[(Kind, u64, u64)] = &[
+    (Kind::Udp, 40_001, 0),
+    (Kind::UnixDatagram, 100_001, 16 << 20),
+    (Kind::Pty, 20_001, 1 << 20),
 ];
-
-struct Most {
-    verify_bytes: u64,
-    speed_bytes: u64,
-}
 
 /// The question about a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +53,10 @@ impl Load {
 
     pub(super) fn of(source: Kind, target: Kind, aim: Aim) -> Self {
         let both = [source, target];
-        let mosts = || MOST.iter().filter(|(kind, _)| both.contains(kind)).map(|(_, most)| most);
+        let mosts = MOST_BYTES.iter().filter(|(kind, ..)| both.contains(kind));
         let bytes = match aim {
-            Aim::Verify => mosts().map(|most| most.verify_bytes).fold(VERIFY_BYTES, u64::min),
-            Aim::Speed(bytes) => mosts().map(|most| most.speed_bytes).fold(bytes, u64::min),
+            Aim::Verify => mosts.map(|(_, verify, _)| *verify).fold(VERIFY_BYTES, u64::min),
+            Aim::Speed(bytes) => mosts.map(|(.., speed)| *speed).fold(bytes, u64::min),
         };
         let bytes =
             if both.contains(&Kind::Direct) { bytes.next_multiple_of(DIRECT_BYTES) } else { bytes };

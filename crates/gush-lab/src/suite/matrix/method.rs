@@ -49,9 +49,7 @@ impl FromStr for Method {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let all = Self::all();
-        let named = all.iter().copied().find(|method| method.name() == text);
-        named.ok_or_else(|| Error::unknown("method", text, all.iter().map(|method| method.name())))
+        Error::named("method", text, Self::all(), |method| method.name())
     }
 }
 

@@ -3,7 +3,7 @@
 use gush_text::plural;
 use std::collections::BTreeSet;
 
-use super::s4::{self, S4Table};
+use super::s4;
 use super::view::{self, Cells};
 use super::{Kind, Method, SUITE};
 use crate::cases::SuiteRun;
@@ -37,7 +37,10 @@ pub(super) fn section(data: &Data<'_>) -> Option<Section> {
             .to_owned(),
     ];
     notes.extend(skipped(suite, &cells));
-    let mut figures: Vec<Figure> = s4::tables(&cells).into_iter().map(table).collect();
+    let of_table = |(table, note): (Table, &str)| {
+        Figure::of_table(Table { caption: format!("{}; {note}", table.caption), ..table })
+    };
+    let mut figures: Vec<Figure> = s4::tables(&cells).into_iter().map(of_table).collect();
     figures.push(figure_of(&cells));
     Some(Section {
         id: SUITE.name,
@@ -126,10 +129,4 @@ fn said(cells: &Cells<'_>) -> Vec<String> {
 fn skipped(suite: &SuiteRun<'_>, cells: &Cells<'_>) -> Option<String> {
     let without = suite.cases.len().saturating_sub(cells.cells.len());
     (without > 0).then(|| format!("{} gave no result.", plural(without, "case")))
-}
-
-fn table(S4Table { caption, columns, rows, note }: S4Table) -> Figure {
-    let mut table = Table::new(format!("{caption}; {note}"), &columns);
-    table.rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
-    Figure::of_table(table)
 }

@@ -1,7 +1,8 @@
 //! Five ways on four pairs, as an experiment of 2007 printed them (Linux 2.6.23), with its marks.
 
-use super::view::{Cell, Cells};
+use super::view::{self, Cells};
 use super::{Kind, Method};
+use crate::report::page::{Cell, Table};
 use gush_text::table::{self, Column, numbers, words};
 
 /// A method, and the success in 2007 on each pair of [`PAIRS`]. Between files and sockets `splice`
@@ -42,7 +43,7 @@ pub(super) fn has(method: Method, source: Kind, target: Kind, file: Kind) -> boo
 }
 
 /// A method with the success in 2007 and the cell on each pair of [`PAIRS`].
-type Row<'c, 'a> = (&'static str, Vec<(bool, Option<&'c Cell<'a>>)>);
+type Row<'c, 'a> = (&'static str, Vec<(bool, Option<&'c view::Cell<'a>>)>);
 
 /// The rows of methods that were tried.
 fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<Row<'c, 'a>> {
@@ -55,23 +56,16 @@ fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<Row<'c, 'a>> {
     ROWS.iter().map(row).filter(is_tried).collect()
 }
 
-/// A table of the experiment.
-pub(super) struct S4Table {
-    pub(super) caption: String,
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Vec<String>>,
-    pub(super) note: &'static str,
-}
-
-/// The tables of what works and of what it costs, as far as cells of them were tried.
-pub(super) fn tables(cells: &Cells<'_>) -> Vec<S4Table> {
+/// The tables of what works and of what it costs, each with a note, as far as cells of them were
+/// tried.
+pub(super) fn tables(cells: &Cells<'_>) -> Vec<(Table, &'static str)> {
     let Some(file) = file_of(cells) else { return Vec::new() };
     let rows = rows(cells, file);
     let tables = [works(&rows, file), costs(&rows)];
-    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
+    tables.into_iter().filter(|(table, _)| !table.rows.is_empty()).collect()
 }
 
-fn works(rows: &[Row<'_, '_>], file: Kind) -> S4Table {
+fn works(rows: &[Row<'_, '_>], file: Kind) -> (Table, &'static str) {
     let row = |(method, cells): &Row<'_, '_>| {
         let marks = cells.iter().map(|(then, now)| {
             let now = now.map_or(" ".to_owned(), |cell| match cell.works() {
@@ -80,23 +74,19 @@ fn works(rows: &[Row<'_, '_>], file: Kind) -> S4Table {
             });
             format!("{} {now}", mark(*then))
         });
-        [(*method).to_owned()].into_iter().chain(marks).collect()
+        [(*method).to_owned()].into_iter().chain(marks).map(Cell::from).collect()
     };
-    S4Table {
-        caption: format!(
-            "Five ways, four pairs: files on {file}, sockets TCP. First Linux 2.6.23 (2007), then this kernel"
-        ),
-        columns: [words("way")]
-            .into_iter()
-            .chain(PAIRS.iter().map(|(name, ..)| words(*name)))
-            .collect(),
-        rows: rows.iter().map(row).collect(),
-        note: "✓ works, bytes verified   – does not (in 2007: EINVAL)",
-    }
+    let caption = format!(
+        "Five ways, four pairs: files on {file}, sockets TCP. First Linux 2.6.23 (2007), then this kernel"
+    );
+    let columns = [words("way")].into_iter().chain(PAIRS.iter().map(|(name, ..)| words(*name)));
+    let columns: Vec<Column> = columns.collect();
+    let table = Table { rows: rows.iter().map(row).collect(), ..Table::new(caption, &columns) };
+    (table, "✓ works, bytes verified   – does not (in 2007: EINVAL)")
 }
 
 /// Elapsed seconds, those of the moving thread, and its share of a processor, pair by pair.
-fn costs(rows: &[Row<'_, '_>]) -> S4Table {
+fn costs(rows: &[Row<'_, '_>]) -> (Table, &'static str) {
     let of_pair = |(place, &(pair, ..)): (usize, &(&'static str, bool, bool))| -> Vec<_> {
         let of_method = |(method, cells): &Row<'_, '_>| {
             let cell = cells[place].1?;
@@ -107,24 +97,26 @@ fn costs(rows: &[Row<'_, '_>]) -> S4Table {
             let seconds = [wall_s, user_s, system_s].map(|seconds| format!("{seconds:.3}"));
             let rest = [format!("{share:.0} %"), format!("{:.2}", cell.speed()?)];
             let names = [pair, method].map(str::to_owned);
-            Some(names.into_iter().chain(seconds).chain(rest).collect())
+            Some(names.into_iter().chain(seconds).chain(rest).map(Cell::from).collect())
         };
         rows.iter().filter_map(of_method).collect()
     };
     let columns = ["pair", "way"].map(words).into_iter();
-    S4Table {
-        caption: "The five ways in time".to_owned(),
-        columns: columns
-            .chain(["elapsed s", "user s", "system s", "CPU", "GiB/s"].map(numbers))
-            .collect(),
-        rows: PAIRS.iter().enumerate().flat_map(of_pair).collect(),
-        note: "user and system: of the moving thread alone; feeding and draining the sockets is not in it",
-    }
+    let columns = columns.chain(["elapsed s", "user s", "system s", "CPU", "GiB/s"].map(numbers));
+    let columns: Vec<Column> = columns.collect();
+    let rows = PAIRS.iter().enumerate().flat_map(of_pair).collect();
+    let table = Table { rows, ..Table::new("The five ways in time", &columns) };
+    (
+        table,
+        "user and system: of the moving thread alone; feeding and draining the sockets is not in it",
+    )
 }
 
 /// The tables as text; nothing where no cell of them was tried.
 pub(super) fn text(cells: &Cells<'_>) -> String {
-    let text = |S4Table { caption, columns, rows, note }: S4Table| {
+    let text = |(Table { caption, columns, rows, .. }, note): (Table, &str)| {
+        let row = |row: Vec<Cell>| row.into_iter().map(|cell| cell.text).collect();
+        let rows: Vec<Vec<String>> = rows.into_iter().map(row).collect();
         let lines = table::lines(&columns, &rows).into_iter().chain([note.to_owned()]);
         let lines: String = lines.map(|line| format!("  {line}\n")).collect();
         format!("{caption}\n\n{lines}")

@@ -17,8 +17,9 @@ use crate::procfs::reopened;
 #[derive(Debug)]
 pub(in crate::suite) struct Target {
     fd: OwnedFd,
-    kind: Kind,
-    drainer: Option<Helper>,
+    pub(super) kind: Kind,
+    /// The thread that takes what arrives.
+    pub(super) drainer: Option<Helper>,
     /// The same file once more, to be read back.
     file: Option<File>,
 }
@@ -84,15 +85,6 @@ impl Target {
         };
         let near = reopened(&file, flags)?;
         Ok(Self { fd: near.into(), kind, drainer: None, file: Some(file) })
-    }
-
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// Is there a thread that takes what arrives?
-    pub(super) fn has_far_end(&self) -> bool {
-        self.drainer.is_some()
     }
 
     /// Takes in the bytes still under way, and returns the arrived bytes.

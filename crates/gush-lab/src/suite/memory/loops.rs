@@ -48,14 +48,9 @@ impl Field {
             pages.as_mut_slice().fill(1);
             Ok::<_, Error>(pages)
         };
-        Ok(match operation {
-            Operation::Read | Operation::Write => {
-                Self { operation, memory: make(bytes)?, other: None }
-            }
-            Operation::Copy => {
-                Self { operation, memory: make(bytes / 2)?, other: Some(make(bytes / 2)?) }
-            }
-        })
+        let half = (operation == Operation::Copy).then_some(bytes / 2);
+        let memory = make(half.unwrap_or(bytes))?;
+        Ok(Self { operation, memory, other: half.map(make).transpose()? })
     }
 
     /// Goes over the whole buffer once; answers the bytes read, written or copied.

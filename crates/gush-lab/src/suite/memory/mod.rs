@@ -49,9 +49,8 @@ pub static SUITE: Suite = Suite {
             vec![text("way", "NAME", "Measure this"), size("bytes", "Use SIZE bytes of memory")]
         },
         run: |asked| {
-            let bandwidth =
-                super::entry(BANDWIDTHS, |bandwidth| bandwidth.name, asked.word("way"))?;
-            once(bandwidth, asked.size("bytes"))
+            let way = asked.word("way");
+            once(Error::named("way", way, BANDWIDTHS, |one| one.name)?, asked.size("bytes"))
         },
     }),
     make,

@@ -57,8 +57,8 @@ pub static SUITE: Suite = Suite {
         about: "Take references to pages, and drop them",
         options: || vec![text("way", "NAME", "Measure this"), size("bytes", "Lend SIZE bytes")],
         run: |asked| {
-            let lending = super::entry(LENDINGS, |lending| lending.name, asked.word("way"))?;
-            once(lending, asked.size("bytes"))
+            let way = asked.word("way");
+            once(Error::named("way", way, LENDINGS, |one| one.name)?, asked.size("bytes"))
         },
     }),
     make,

@@ -61,11 +61,14 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
         moves.push(question.name());
         let settings = question.settings().into_iter().map(Some);
         for setting in std::iter::once(None).chain(settings) {
+            // The plan's choice is measured, or fails.
+            let is_tried = setting.is_some();
             let trial = Trial::new(&question, setting);
             let name = trial.described().case.clone();
             let is_left = !is_asked(&question.name()) && !is_asked(&name);
             if !is_left {
-                match setting.and_then(|_| trial.refusal()) {
+                let refusal = is_tried.then(|| trial.refusal()).flatten();
+                match refusal {
                     Some(why) => refused.push(format!("{name} is left out: {why}")),
                     None => made.cases.push(Box::new(trial)),
                 }

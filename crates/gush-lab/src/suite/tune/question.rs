@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use gush::{Kernel, MethodName};
+use gush::{Kernel, MethodName, Tuning};
 
 use super::super::matrix::{Kind, Workshop, kind_in};
 use super::Setting;
@@ -121,18 +121,20 @@ impl Question {
         use MethodName::{CopyFileRange, MmapWrite, ReadWrite, Sendfile, Splice, Vmsplice};
         const BUFFERS: [usize; 4] = [64 << 10, 128 << 10, 512 << 10, 1 << 20];
         const PIPES: [usize; 2] = [64 << 10, 256 << 10];
-        let read_write = Setting::of(ReadWrite);
+        let read_write = || Setting::of(ReadWrite);
+        let buffered = |buffer| move |tuning: Tuning| tuning.buffer_bytes(buffer);
         // A buffer larger than the file is the same as one of its size.
         let fits = |buffer: &usize| (*buffer as u64) < self.bytes * 2;
         let buffers = BUFFERS.into_iter().filter(fits);
-        let mut settings = vec![read_write];
-        settings.extend(buffers.map(|bytes| read_write.buffer(bytes)));
+        let mut settings = vec![read_write()];
+        settings.extend(buffers.map(|bytes| read_write().tuned(buffered(bytes))));
         settings.push(Setting::of(Splice));
         if self.source.is_in(Kind::FILES) {
             settings.extend([Sendfile, MmapWrite].map(Setting::of));
         }
         if !self.is_between_files() {
-            settings.extend(PIPES.map(|bytes| Setting::of(Splice).pipe(bytes)));
+            let piped = |bytes| Setting::of(Splice).tuned(|tuning| tuning.pipe_bytes(bytes));
+            settings.extend(PIPES.map(piped));
             if self.source.is_in(Kind::FILES) && self.target == Kind::Pipe {
                 settings.push(Setting::of(Vmsplice));
             }
@@ -142,12 +144,12 @@ impl Question {
             settings.push(Setting::of(CopyFileRange));
         }
         if self.bytes >= 16 * MIB {
-            let one = read_write.threads(1);
-            settings.extend([one, one.buffer(1 << 20)]);
+            let one = || read_write().threads(1);
+            settings.extend([one(), one().tuned(buffered(1 << 20))]);
             let processors = Kernel::get().processors();
             settings.push(Setting::of(MmapWrite).threads(processors.min(4)));
             if processors > 2 {
-                settings.push(read_write.threads(2));
+                settings.push(read_write().threads(2));
             }
         }
         settings

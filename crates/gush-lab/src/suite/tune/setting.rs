@@ -2,46 +2,34 @@
 
 use std::fmt;
 
-use gush::{Choice, MethodName, Mover, Tuning};
+use gush::{Choice, MethodName, Mover, Space, Tuning};
 
 /// A method with sizes; absent values are left to the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     method: MethodName,
-    buffer_bytes: Option<usize>,
-    /// Bytes of the pipes on the way.
-    pipe_bytes: Option<usize>,
+    tuning: Tuning,
     /// Threads for one file.
     threads: Option<usize>,
 }
 
 impl Setting {
-    pub(super) const fn of(method: MethodName) -> Self {
-        Self { method, buffer_bytes: None, pipe_bytes: None, threads: None }
+    pub(super) fn of(method: MethodName) -> Self {
+        Self { method, tuning: Tuning::default(), threads: None }
     }
 
-    pub(super) const fn buffer(self, bytes: usize) -> Self {
-        Self { buffer_bytes: Some(bytes), ..self }
+    pub(super) fn tuned(self, tune: impl FnOnce(Tuning) -> Tuning) -> Self {
+        Self { tuning: tune(self.tuning), ..self }
     }
 
-    pub(super) const fn pipe(self, bytes: usize) -> Self {
-        Self { pipe_bytes: Some(bytes), ..self }
-    }
-
-    pub(super) const fn threads(self, threads: usize) -> Self {
+    pub(super) fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
     }
 
     /// The move with this setting instead of the plan's choice.
-    pub(super) fn apply<'a>(&self, mover: Mover<'a>, mut tuning: Tuning) -> Mover<'a> {
-        if let Some(bytes) = self.buffer_bytes {
-            tuning = tuning.buffer_bytes(bytes);
-        }
-        if let Some(bytes) = self.pipe_bytes {
-            tuning = tuning.pipe_bytes(bytes);
-        }
-        let threads = self.threads.unwrap_or(0);
-        mover.method(Choice::Only(self.method)).threads(threads).tuning(tuning)
+    pub(super) fn apply<'a>(&self, mover: Mover<'a>, space: Space) -> Mover<'a> {
+        let mover = mover.method(Choice::Only(self.method)).threads(self.threads.unwrap_or(0));
+        mover.tuning(self.tuning.clone().space(space))
     }
 }
 
@@ -49,7 +37,8 @@ impl Setting {
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.method)?;
-        for (what, bytes) in [("buffer", self.buffer_bytes), ("pipe", self.pipe_bytes)] {
+        let (buffer, pipe) = (self.tuning.get_buffer_bytes(), self.tuning.get_pipe_bytes());
+        for (what, bytes) in [("buffer", buffer), ("pipe", pipe)] {
             if let Some(bytes) = bytes {
                 write!(f, "+{what}={}", gush_text::typed_bytes(bytes as u64))?;
             }

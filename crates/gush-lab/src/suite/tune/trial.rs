@@ -39,7 +39,7 @@ fn name(question: &Question, way: &str) -> String {
 
 impl Trial {
     pub(super) fn new(question: &Rc<Question>, setting: Option<Setting>) -> Self {
-        let way = setting.map_or_else(|| AUTO.to_owned(), |setting| setting.to_string());
+        let way = setting.as_ref().map_or_else(|| AUTO.to_owned(), Setting::to_string);
         let described = Described::new(SUITE.name, &name(question, &way))
             .group(question.name())
             .against(name(question, AUTO))
@@ -65,11 +65,10 @@ impl Trial {
         // As `gush cp` reserves, so that the comparison is about moves of its own.
         let reserves = self.question.target == Kind::Ext4 && load.bytes >= RESERVED_BYTES;
         let space = if reserves { Space::TryReserve } else { Space::AsWritten };
-        let tuning = Tuning::default().space(space);
         let mover = Mover::new(source, target);
         let mover = match &self.setting {
-            Some(setting) => setting.apply(mover, tuning),
-            None => mover.tuning(tuning),
+            Some(setting) => setting.apply(mover, space),
+            None => mover.tuning(Tuning::default().space(space)),
         };
         let report = mover.run().map_err(|error| outcome_of(&error, &self.way))?;
         self.used.replace(main_method(&report));
