@@ -60,7 +60,7 @@ impl Drop for Stream {
     }
 }
 
-/// Copies piece by piece until `copy` has copied none, or fewer than it has read; answers the bytes.
+/// Copies piece by piece until `copy` has read nothing, or written less; answers the bytes.
 fn copy_streams(
     source: &Path,
     target: &Path,

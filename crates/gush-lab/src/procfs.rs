@@ -1,5 +1,5 @@
-//! Files of `/proc` and `/sys` with one value or a value a line (`VmHWM:     1234 kB`), and open files
-//! by `/proc/self/fd`.
+//! Files of `/proc` and `/sys` with one value or a value a line (`VmHWM:     1234 kB`), and open
+//! files by `/proc/self/fd`.
 
 use std::fs;
 use std::fs::File;

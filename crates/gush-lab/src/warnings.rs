@@ -7,8 +7,8 @@ use crate::model::{Machine, Sample, Warning};
 use crate::probe::{Counters, Probe};
 use crate::stats;
 
-/// The doubts that arose since `begun`, and the part of the processors' time that other programs and
-/// the hypervisor have taken since.
+/// The doubts that arose since `begun`, and the part of the processors' time that other programs
+/// and the hypervisor have taken since.
 pub fn since(begun: &Counters, samples: &[Sample]) -> (Vec<Warning>, Option<f64>) {
     let now = Counters::look_in(Path::new("/"));
     let mut found = of_load(begun, &now);

@@ -14,6 +14,20 @@ mod bench {
     }
 
     #[test]
+    fn an_input_of_a_file_is_read_as_that_of_the_option() {
+        use gush_lab::bench::Comparison;
+        for (input, why) in
+            [("0", "an input of no bytes"), ("null", "/dev/null"), ("1.5", "no fraction")]
+        {
+            let text = format!(
+                "[[comparison]]\nname = 'one'\ninput = '{input}'\n[[comparison.contender]]\ncommand = 'cat {{in}}'\n"
+            );
+            let said = Comparison::read("copies", &text).map(drop).unwrap_err().to_string();
+            assert!(said.contains("line 3") && said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
     fn a_program_that_is_missing_is_described() {
         use gush_lab::bench::absence;
         assert_eq!(absence("nosuch", "tool"), "nosuch is not installed");
@@ -136,6 +150,28 @@ mod case {
             case::choose(all(), &["huge-splice".to_owned(), "write-read".to_owned()]).unwrap();
         assert_eq!((two.len(), two[0].described().case.as_str()), (2, "write-read"));
         assert!(case::choose(all(), &["nope".to_owned()]).is_err());
+    }
+}
+
+mod compare {
+    #[test]
+    fn device_numbers_count_only_within_a_machine() {
+        use gush_lab::compare;
+        use gush_lab::model::{Described, Measured, Run, Sample};
+        let run = |machine: &str, device: &str| {
+            let measured = Measured { gib_per_s: Some(4.0), ..Measured::default() };
+            let sample = |round| Sample::new("copy", "auto@1M", round, measured.clone());
+            let cases = vec![Described::new("copy", "auto@1M").with("device", device)];
+            let mut run = Run { cases, samples: (1..=5).map(sample).collect(), ..Run::default() };
+            run.machine.id = machine.to_owned();
+            run
+        };
+        let compared = |other: &Run| {
+            let compared = compare::runs(&run("one", "/dev/vda"), other, None);
+            (compared.cases.len(), compared.unlike.len())
+        };
+        assert_eq!(compared(&run("one", "/dev/vdb")), (0, 1));
+        assert_eq!(compared(&run("other", "/dev/vdb")), (1, 0));
     }
 }
 

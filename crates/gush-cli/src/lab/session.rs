@@ -181,8 +181,8 @@ impl Session {
         result.ok()
     }
 
-    /// Measures `cases` in rounds as `schedule` has them, within `limits`. Warns of doubtful figures
-    /// before the first one.
+    /// Measures `cases` in rounds as `schedule` has them, within `limits`. Warns of doubtful
+    /// figures before the first one.
     pub fn measure(
         &mut self,
         cases: &[Box<dyn Case>],
@@ -295,8 +295,8 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Writes the report of this run and earlier ones to `path`, or to `report.html` in the directory
-    /// of the store, and returns the path.
+    /// Writes the report of this run and earlier ones to `path`, or to `report.html` in the
+    /// directory of the store, and returns the path.
     pub fn report(&self, path: Option<&Path>) -> Result<PathBuf, String> {
         let path = path.map_or_else(report::default_path, |path| Ok(path.to_owned()))?;
         // An unreadable store was reported already; then the report is of this run alone.

@@ -141,8 +141,8 @@ impl Log {
         }
     }
 
-    /// Refuses a file that is something else's, or a newer gush's. False for nothing, or a part of the
-    /// header.
+    /// Refuses a file that is something else's, or a newer gush's. False for nothing, or a part of
+    /// the header.
     fn has_header(&self) -> Result<bool, StoreError> {
         let foreign = |why: String| Err(StoreError::Foreign { path: self.path.clone(), why });
         let mut start = [0; LONGEST_HEADER];

@@ -33,8 +33,8 @@ pub(super) fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
 /// A copy to be made of a source of any size.
 #[derive(Clone, Debug)]
 pub struct Once {
-    /// Advice and space are for the engine's ways only. A cold source is dropped from the page cache
-    /// before the clock starts.
+    /// Advice and space are for the engine's ways only. A cold source is dropped from the page
+    /// cache before the clock starts.
     pub what: What,
     pub source: PathBuf,
     /// The target; an existing file is overwritten.

@@ -109,7 +109,7 @@ pub(super) fn feed(far: OwnedFd, processor: Option<usize>, kind: Kind, load: &Lo
     Helper::start(far, processor, work, !kind.shows_the_end())
 }
 
-/// Drains the far end of a target, which is to get `bytes` of `load`, on `processor` if that is said.
+/// Drains the far end of a target that is to get `bytes` of `load`, on `processor` if that is said.
 pub(super) fn drain(
     far: OwnedFd,
     processor: Option<usize>,
