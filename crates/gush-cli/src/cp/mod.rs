@@ -33,6 +33,7 @@ use command::Words;
 pub use command::command;
 use say::Reporter;
 use settings::Settings;
+pub use settings::When;
 
 /// Runs `cp` with the arguments `words`. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {

@@ -12,6 +12,8 @@ use gush_tree::{
     Action, Census, CopyOptions, Done, Error, Events, Question, Reflink, Share, TreeCounts,
 };
 
+use serde::Serialize;
+
 use super::json::{Record, Removed, Warnings};
 use super::progress;
 use super::settings::{Messages, Settings};
@@ -118,10 +120,14 @@ impl<'a> Reporter<'a> {
             };
             let mut record = Record::new((source, target), seconds, warnings, result);
             record.dry_run = self.messages.dry_run;
-            let text = serde_json::to_string(&record);
-            let text = text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
-            self.write_out(text.as_bytes());
+            self.write_record(&record);
         }
+    }
+
+    fn write_record(&mut self, record: &impl Serialize) {
+        let text = serde_json::to_string(record);
+        let text = text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
+        self.write_out(text.as_bytes());
     }
 
     /// `true` if all lines could be written.
@@ -281,18 +287,11 @@ impl Events for Reporter<'_> {
 
     fn mirrored(&mut self, target: &Path, result: &Result<(), Error>) {
         match result {
-            Ok(()) if self.messages.verbose => {
-                let removed = self.unless_dry("removed", "would remove");
-                self.line(format_args!("{removed} {}", quote::always(target)));
-            }
-            Ok(()) => {}
+            Ok(()) => self.removed(target),
             Err(error) => self.failed(error),
         }
         if self.messages.json {
-            let record = Removed::new(target, self.messages.dry_run, result);
-            let text = serde_json::to_string(&record);
-            let text = text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
-            self.write_out(text.as_bytes());
+            self.write_record(&Removed::new(target, self.messages.dry_run, result));
         }
     }
 

@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use gush::{Choice, Holes, MethodName, Rate, Space, Tuning};
 use gush_text::{quote, suggestion};
 use gush_tree::{
@@ -41,7 +42,7 @@ pub struct Messages {
 }
 
 /// When an optional action happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum When {
     Auto,
     Always,

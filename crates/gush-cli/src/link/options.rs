@@ -12,6 +12,7 @@ use gush_link::proxy::Version;
 use gush_text::{pipe_bytes, rate_bytes_per_second, size_bytes, some_time};
 use tracing::level_filters::LevelFilter;
 
+use crate::cp::When;
 use crate::manual::row;
 use crate::method;
 
@@ -156,13 +157,6 @@ pub enum ProxyProtocol {
     Send,
     SendV1,
     SendV2,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum When {
-    Auto,
-    Always,
-    Never,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -11,7 +11,7 @@ use gush_net::Direction;
 use gush_text::rounded_bytes;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-use super::options::When;
+use crate::cp::When;
 use crate::talk::Talker;
 
 /// The intervals of updates on a terminal, and of lines in a log.
