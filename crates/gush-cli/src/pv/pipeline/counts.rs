@@ -49,7 +49,7 @@ impl Counts {
                 let other = Moved { total: passed(|m| m.total), recent: passed(|m| m.recent) };
                 let before = known[stage][1 - side].unwrap_or_default();
                 let has_other = self.files[stage][1 - side].is_some()
-                    || !edges_at(graph, stage, 1 - side).is_empty();
+                    || !graph.edges_at(stage, 1 - side).is_empty();
                 if has_other && before.total < other.total {
                     known[stage][1 - side] = Some(other);
                 }
@@ -66,7 +66,7 @@ impl Counts {
         stage: usize,
         side: usize,
     ) -> Option<Moved> {
-        let place = match edges_at(graph, stage, side)[..] {
+        let place = match graph.edges_at(stage, side)[..] {
             [] => return self.files[stage][side],
             [place] => place,
             _ => return None,
@@ -75,7 +75,7 @@ impl Counts {
         let ends =
             if side == 0 { [&edge.writers, &edge.readers] } else { [&edge.readers, &edge.writers] };
         let ([other], [_]) = (&ends[0][..], &ends[1][..]) else { return None };
-        if self.uses_files[*other][1 - side] || edges_at(graph, *other, 1 - side).len() != 1 {
+        if self.uses_files[*other][1 - side] || graph.edges_at(*other, 1 - side).len() != 1 {
             return None;
         }
         let Moved { total, recent } = known[*other][1 - side]?;
@@ -90,14 +90,6 @@ impl Counts {
     }
 }
 
-/// The edges at the input of a stage, or at its output.
-fn edges_at(graph: &Graph, stage: usize, side: usize) -> Vec<usize> {
-    match side {
-        0 => graph.inputs_of(stage).collect(),
-        _ => graph.outputs_of(stage).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::find::Edge;
@@ -106,12 +98,9 @@ mod tests {
     #[test]
     fn spliced_bytes_are_known_by_files_neighbours_and_fills() {
         let edge = |place: usize| Edge {
-            name: "pipe:[1]".into(),
-            socket: None,
             writers: vec![place],
             readers: vec![place + 1],
-            written: Vec::new(),
-            read: Vec::new(),
+            ..Edge::default()
         };
         let chain = |stages: usize| Graph {
             stages: vec![1; stages],

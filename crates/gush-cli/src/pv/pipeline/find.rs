@@ -28,7 +28,7 @@ pub trait Facts {
 }
 
 /// A pipe or a connection between stages.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// A name such as `pipe:[4711]`, or the path of a named pipe.
     pub name: PathBuf,
@@ -66,6 +66,14 @@ impl Graph {
     pub fn outputs_of(&self, stage: usize) -> impl Iterator<Item = usize> {
         (0..self.edges.len())
             .filter(move |&edge| self.edges[edge].writers.binary_search(&stage).is_ok())
+    }
+
+    /// The edges at the input of a stage, or at its output.
+    pub fn edges_at(&self, stage: usize, side: usize) -> Vec<usize> {
+        match side {
+            0 => self.inputs_of(stage).collect(),
+            _ => self.outputs_of(stage).collect(),
+        }
     }
 }
 

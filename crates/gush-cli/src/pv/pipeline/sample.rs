@@ -19,23 +19,23 @@ use rustix::pipe::fcntl_getpipe_size;
 
 use super::find::{Edge, Graph, Processes};
 
-/// What a stage does, as far as that matters to the others.
+/// What a stage does, as far as that matters to the others; the busiest state first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Waits for input from a stage, or for one to take its output.
-    Input,
-    Output,
-    /// Waits at a pipe whose other end cannot be seen.
-    Unseen,
     Computes,
     Disk,
+    /// Waits for a stage to take its output, or for input from one.
+    Output,
+    Input,
+    /// Waits at a pipe whose other end cannot be seen.
+    Unseen,
     Sleeps,
+    Terminal,
     /// Waits for one of several events, such as the network or a time.
     Event,
-    Terminal,
+    Stopped,
     Lock,
     Child,
-    Stopped,
     Other,
 }
 
@@ -121,7 +121,9 @@ impl Sampler {
         let fills = self.fills();
         let levels = self.levels(&fills, &activities);
         let states = activities.iter().enumerate().map(|(stage, own)| {
-            busiest(own.iter().map(|&activity| self.state(stage, activity, &levels)))
+            // For the busiest thread the others only wait.
+            let states = own.iter().map(|&activity| self.state(stage, activity, &levels));
+            states.min().unwrap_or(State::Other)
         });
         let is_splice = |activity: &Activity| matches!(activity, Activity::Splices(..));
         let splices = activities.iter().map(|own| own.iter().any(is_splice)).collect();
@@ -177,11 +179,10 @@ impl Sampler {
         if let Some(fd) = fd {
             return self.edges.get(&(self.graph.stages[stage], fd)).copied();
         }
-        let edges: Vec<usize> = match reads {
-            true => self.graph.inputs_of(stage).collect(),
-            false => self.graph.outputs_of(stage).collect(),
-        };
-        if let [edge] = edges[..] { Some(edge) } else { None }
+        match self.graph.edges_at(stage, usize::from(!reads))[..] {
+            [edge] => Some(edge),
+            _ => None,
+        }
     }
 
     fn state(&self, stage: usize, activity: Activity, levels: &[Level]) -> State {
@@ -237,26 +238,6 @@ impl Sampler {
     }
 }
 
-/// The state of a stage: that of its busiest thread, for which the others only wait.
-fn busiest(states: impl Iterator<Item = State>) -> State {
-    const RANKS: [State; 12] = [
-        State::Computes,
-        State::Disk,
-        State::Output,
-        State::Input,
-        State::Unseen,
-        State::Sleeps,
-        State::Terminal,
-        State::Event,
-        State::Stopped,
-        State::Lock,
-        State::Child,
-        State::Other,
-    ];
-    let rank = |state: &State| RANKS.iter().position(|ranked| ranked == state);
-    states.min_by_key(rank).unwrap_or(State::Other)
-}
-
 /// Opens an end of a pipe: as its reader, or as its writer where no reader can be inspected.
 pub fn open_end(edge: &Edge) -> Option<OwnedFd> {
     let readers = edge.read.iter().map(|end| (end, OFlags::RDONLY));
@@ -299,12 +280,11 @@ mod tests {
     /// Stage 0 writes to stage 1 by descriptor 1, which reads it as 0; stage 1 writes to stage 2.
     fn sampler() -> Sampler {
         let edge = |writer: usize, reader: usize| Edge {
-            name: format!("pipe:[{writer}]").into(),
-            socket: None,
             writers: vec![writer],
             readers: vec![reader],
             written: vec![(writer as i32, 1)],
             read: vec![(reader as i32, 0)],
+            ..Edge::default()
         };
         let graph = Graph {
             stages: vec![0, 1, 2],
@@ -333,10 +313,8 @@ mod tests {
         ] {
             assert_eq!(sampler().state(1, activity, &levels), state, "{activity:?} {levels:?}");
         }
-        assert_eq!(
-            busiest([State::Lock, State::Input, State::Computes].into_iter()),
-            State::Computes
-        );
+        let busiest = [State::Lock, State::Input, State::Computes].into_iter().min();
+        assert_eq!(busiest, Some(State::Computes));
     }
 
     #[test]
@@ -355,11 +333,10 @@ mod tests {
         let link = fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
         let edge = Edge {
             name: link,
-            socket: None,
             writers: vec![0],
             readers: vec![1],
-            written: Vec::new(),
             read: vec![(own, reader.as_raw_fd())],
+            ..Edge::default()
         };
         (&writer).write_all(b"bytes").unwrap();
         assert_eq!(fill(&edge), Some(Fill { bytes: 5, capacity_bytes: Some(65536) }));

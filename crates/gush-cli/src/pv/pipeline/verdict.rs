@@ -181,12 +181,9 @@ mod tests {
 
     fn graph(edges: &[(&[usize], &[usize])], stages: usize) -> Graph {
         let edges = edges.iter().map(|(writers, readers)| Edge {
-            name: "pipe:[1]".into(),
-            socket: None,
             writers: writers.to_vec(),
             readers: readers.to_vec(),
-            written: Vec::new(),
-            read: Vec::new(),
+            ..Edge::default()
         });
         Graph { stages: vec![1; stages], edges: edges.collect(), hidden: Vec::new() }
     }
