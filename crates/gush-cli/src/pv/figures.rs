@@ -25,11 +25,7 @@ impl Unit {
         let (value, power) = gush_text::scaled(value, base, prefixes.len() - 1);
         let prefix = prefixes[power];
         let binary = if power > 0 && base > 1000.0 { "i" } else { "" };
-        let unit = match (self.lines, self.bits) {
-            (true, _) => "",
-            (false, true) => "b",
-            (false, false) => "B",
-        };
+        let unit = if self.lines { "" } else { self.name() };
         format!("{}{prefix}{binary}{unit}", three_digits(value))
     }
 

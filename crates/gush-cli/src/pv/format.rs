@@ -1,5 +1,7 @@
 //! The syntax of `-F`: text with sequences.
 
+use clap::ValueEnum;
+
 use super::values::Style;
 
 /// One piece of a format.
@@ -35,29 +37,27 @@ pub enum Part {
     Colour(String),
 }
 
-/// Letters and names of the sequences that take no number.
-const PLAIN: [(char, &[&str], Part); 12] = [
-    ('t', &["timer"], Part::Timer),
-    ('e', &["eta"], Part::Eta),
-    ('I', &["fineta"], Part::EtaClock),
-    ('r', &["rate"], Part::Rate),
-    ('a', &["average-rate"], Part::Average),
-    ('b', &["bytes", "transferred"], Part::Amount),
-    ('T', &["buffer-percent"], Part::Buffer),
-    ('N', &["name"], Part::Name),
-    ('\0', &["sparkline"], Part::Sparkline),
-    ('\0', &["out-bytes"], Part::OutAmount),
-    ('\0', &["out-rate"], Part::OutRate),
-    ('\0', &["ratio"], Part::Ratio),
-];
+/// The letter of a sequence, its names, and its part with the number that it may have.
+type Sequence = (char, &'static [&'static str], fn(Option<usize>) -> Part);
 
-/// Names of the bars without brackets.
-const BARE_BARS: [(&str, Option<Style>); 5] = [
-    ("progress-bar-only", None),
-    ("bar-plain", Some(Style::Plain)),
-    ("bar-block", Some(Style::Block)),
-    ("bar-granular", Some(Style::Granular)),
-    ("bar-shaded", Some(Style::Shaded)),
+const SEQUENCES: [Sequence; 17] = [
+    ('p', &["progress"], Part::Bar),
+    ('A', &["last-written"], |number| Part::LastWritten(number.unwrap_or(1))),
+    ('L', &["previous-line"], Part::LastLine),
+    ('t', &["timer"], |_| Part::Timer),
+    ('e', &["eta"], |_| Part::Eta),
+    ('I', &["fineta"], |_| Part::EtaClock),
+    ('r', &["rate"], |_| Part::Rate),
+    ('a', &["average-rate"], |_| Part::Average),
+    ('b', &["bytes", "transferred"], |_| Part::Amount),
+    ('T', &["buffer-percent"], |_| Part::Buffer),
+    ('N', &["name"], |_| Part::Name),
+    ('\0', &["progress-bar-only"], |number| Part::BareBar(None, number)),
+    ('\0', &["progress-amount-only"], |_| Part::Percent),
+    ('\0', &["sparkline"], |_| Part::Sparkline),
+    ('\0', &["out-bytes"], |_| Part::OutAmount),
+    ('\0', &["out-rate"], |_| Part::OutRate),
+    ('\0', &["ratio"], |_| Part::Ratio),
 ];
 
 /// The maximum number in a sequence.
@@ -103,31 +103,19 @@ fn sequence(after: &str) -> Option<(Part, usize)> {
         return Some((named(&inner[..end], number)?, digits + end + 2));
     }
     let letter = rest.chars().next()?;
-    let part = match letter {
-        'p' => Part::Bar(number),
-        'A' => Part::LastWritten(number.unwrap_or(1)),
-        'L' => Part::LastLine(number),
-        _ => PLAIN.into_iter().find(|(known, ..)| *known == letter)?.2,
-    };
-    Some((part, digits + letter.len_utf8()))
+    let (.., part) = SEQUENCES.iter().find(|(known, ..)| *known == letter)?;
+    Some((part(number), digits + letter.len_utf8()))
 }
 
 fn named(name: &str, number: Option<usize>) -> Option<Part> {
     if let Some(colours) = name.strip_prefix("sgr:") {
         return Some(Part::Colour(sgr(colours)));
     }
-    match name {
-        "progress" => Some(Part::Bar(number)),
-        "progress-amount-only" => Some(Part::Percent),
-        "last-written" => Some(Part::LastWritten(number.unwrap_or(1))),
-        "previous-line" => Some(Part::LastLine(number)),
-        _ => {
-            let plain = PLAIN.into_iter().find(|(_, names, _)| names.contains(&name));
-            let bar = || BARE_BARS.into_iter().find(|(known, _)| *known == name);
-            let bar = || bar().map(|(_, style)| Part::BareBar(style, number));
-            plain.map(|(.., part)| part).or_else(bar)
-        }
+    if let Some(style) = name.strip_prefix("bar-") {
+        return Some(Part::BareBar(Some(Style::from_str(style, false).ok()?), number));
     }
+    let (.., part) = SEQUENCES.iter().find(|(_, names, _)| names.contains(&name))?;
+    Some(part(number))
 }
 
 const COLOURS: [&str; 8] = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
