@@ -15,10 +15,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
-use rustix::process::{Pid, getpid, getuid, test_kill_process};
+use rustix::process::{getpid, getuid};
 use rustix::stdio::stderr as stderr_fd;
 use rustix::termios::tcgetwinsize;
 
+use super::process::is_there;
 use super::screen::put;
 
 /// One line of the terminal.
@@ -36,7 +37,7 @@ impl CursorLine {
         let mut cursor = Self { lines: open_locked(&path).ok()?, path, at: 0 };
         let mut owners = cursor.owners();
         // Left over from processes that were killed: start over.
-        if !owners.iter().any(|owner| is_alive(*owner)) {
+        if !owners.iter().any(|owner| is_there(*owner)) {
             owners.clear();
         }
         owners.push(getpid().as_raw_nonzero().get());
@@ -85,7 +86,7 @@ impl Drop for CursorLine {
         if let Some(owner) = owners.get_mut(at).filter(|owner| **owner == own) {
             *owner = 0;
         }
-        match owners.iter().any(|owner| is_alive(*owner)) {
+        match owners.iter().any(|owner| is_there(*owner)) {
             true => self.write(&owners),
             // While locked: a process that waits for the lock finds the file removed, and creates a
             // new one.
@@ -100,12 +101,6 @@ fn read(lines: &mut &File) -> Vec<i32> {
     let mut text = String::new();
     let read = lines.rewind().and_then(|()| lines.take(65_536).read_to_string(&mut text));
     read.map_or(Vec::new(), |_| text.lines().map(|line| line.parse().unwrap_or(0)).collect())
-}
-
-/// A line whose process has ended has PID 0.
-fn is_alive(owner: i32) -> bool {
-    // EPERM is a process, too, of another user.
-    Pid::from_raw(owner).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 /// The name of this terminal's file.

@@ -138,23 +138,25 @@ impl Process {
             Err(error @ rustix::io::Errno::SRCH) => return Err(error.into()),
             Err(_) => None,
         };
-        match test_kill_process(number) {
-            Err(error @ rustix::io::Errno::SRCH) => Err(error.into()),
-            // EPERM is a process, too, of another user.
-            _ => Ok(Self { pid, handle }),
+        match is_there(pid) {
+            true => Ok(Self { pid, handle }),
+            false => Err(rustix::io::Errno::SRCH.into()),
         }
     }
 
     /// Also true for a zombie.
     pub fn has_ended(&self) -> bool {
-        match (&self.handle, Pid::from_raw(self.pid)) {
-            (Some(handle), _) => {
-                gush::poll_now(handle, PollFlags::IN).is_ok_and(|now| !now.is_empty())
-            }
-            (None, Some(pid)) => test_kill_process(pid) == Err(rustix::io::Errno::SRCH),
-            (None, None) => true,
+        match &self.handle {
+            Some(handle) => gush::poll_now(handle, PollFlags::IN).is_ok_and(|now| !now.is_empty()),
+            None => !is_there(self.pid),
         }
     }
+}
+
+/// Whether there is a process with this PID; 0 is none.
+pub fn is_there(pid: i32) -> bool {
+    // EPERM is a process, too, of another user.
+    Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 /// Why a descriptor cannot be watched.
