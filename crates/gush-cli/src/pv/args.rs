@@ -12,13 +12,13 @@ use gush_text::{size_bytes, some_time, suggestion};
 use serde::{Deserialize, Serialize};
 
 use super::extra::Extra;
+use super::figures::Unit;
 use super::hash::Algorithm;
 use super::help;
+use super::inspect::Inspect;
 use super::pipeline::Target;
 use super::process::Watched;
-use super::values::{
-    Expected, Monitored, Style, columns, hex, memory, pid, rate, seconds, verbatim,
-};
+use super::values::{Expected, Monitored, Style, columns, hex, memory, pid, rate, seconds};
 use crate::args::getopt::{self, Argument, Known, Reading};
 
 #[derive(Clone, Debug, Default)]
@@ -91,13 +91,32 @@ pub struct Display {
     pub rate_limit: Option<u64>,
 }
 
+impl Display {
+    /// The interval between two readings, within pv's limits.
+    pub fn interval(&self) -> Duration {
+        let interval = self.interval.unwrap_or(Duration::from_secs(1));
+        interval.clamp(Duration::from_millis(100), Duration::from_secs(600))
+    }
+
+    pub fn unit(&self, lines: bool) -> Unit {
+        Unit { lines, bits: self.bits, decimal: self.si }
+    }
+
+    /// The width of `--width`. As in pv, 0 is that of the terminal.
+    pub fn columns(&self) -> Option<usize> {
+        self.width.filter(|&columns| columns > 0)
+    }
+}
+
 impl PvArgs {
     pub fn counts_lines(&self) -> bool {
         self.line_mode || self.null
     }
 
-    pub fn separator(&self) -> u8 {
-        if self.null { 0 } else { b'\n' }
+    /// What is kept of all bytes.
+    pub fn inspect(&self) -> Inspect {
+        let separator = if self.null { 0 } else { b'\n' };
+        Inspect { lines: self.counts_lines(), separator, ..Inspect::default() }
     }
 
     /// The engine's method: its choice, or read-write where the options require it.
@@ -170,7 +189,7 @@ const ROWS: &[Row] = rows! {
             "Show how full the output pipe is";
         'A' "last-written" Value("NUM", |o, v| set(&mut o.display.last_written, v, columns)),
             "Show the last NUM bytes written";
-        'F' "format" Value("FORMAT", |o, v| set(&mut o.display.format, v, verbatim)),
+        'F' "format" Value("FORMAT", |o, v| set(&mut o.display.format, v, str::parse)),
             "Show FORMAT instead of -p, -t, -e, -I, -r, -a, -b, -T and -A";
         'n' "numeric" Flag(|o| &mut o.display.numeric),
             "Print a line of bare numbers: the percentage, or with -b the bytes and with -r \

@@ -18,12 +18,13 @@ use super::args::Display;
 use super::control::{Answer, Control, Request, Snapshot};
 use super::extra::Extra;
 use super::json;
-use super::line::{Extras, Layout, SPARKLINE_COLUMNS, Subject};
+use super::line::{Extras, Layout, Subject};
 use super::meter::{Meter, Reading};
 use super::screen::Screen;
 use super::signals::lock;
 use super::state::{StopReason, TransferState};
 use super::values::Expected;
+use crate::talk;
 
 /// The content and the timing of the display.
 #[derive(Clone, Debug)]
@@ -31,30 +32,13 @@ pub struct Plan {
     pub layout: Layout,
     /// Titles, and their content.
     pub extra: Option<(Extra, Layout)>,
-    pub form: Form,
-    pub columns: Option<usize>,
-    pub interval: Duration,
-    pub window: Duration,
+    pub display: Display,
+    pub json: bool,
     /// Show nothing before the first byte, and measure time from there.
     pub waits: bool,
     pub delay: Duration,
     pub statistics: bool,
     pub stall: Option<Duration>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    Line,
-    Numbers(Numeric),
-    Json,
-}
-
-/// The fields of `--numeric`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numeric {
-    pub timer: bool,
-    pub amount: bool,
-    pub rate: bool,
 }
 
 impl Plan {
@@ -63,28 +47,27 @@ impl Plan {
         std::iter::once(&self.layout).chain(self.extra.as_ref().map(|(_, layout)| layout))
     }
 
+    /// Those of the terminal, without `--width`.
+    pub fn columns(&self) -> usize {
+        self.display.columns().unwrap_or_else(talk::columns)
+    }
+
+    pub fn meter(&self, first: u64) -> Meter {
+        let window = self.display.average_rate_window;
+        Meter::new(window.unwrap_or(Duration::from_secs(30)), first)
+    }
+
     /// A reading as a line with this layout.
-    pub fn line(
-        &self,
-        layout: &Layout,
-        reading: &Reading,
-        extras: &Extras,
-        columns: usize,
-    ) -> String {
-        match self.form {
-            Form::Line => layout.line(reading, extras, columns),
-            Form::Numbers(numeric) => layout.numbers(reading, extras, numeric, columns),
-            Form::Json => {
+    pub fn line(&self, layout: &Layout, reading: &Reading, extras: &Extras) -> String {
+        match self.display.numeric {
+            _ if self.json => {
                 let out_bytes = extras.out.as_ref().map(|out| out.count);
                 json::line(layout.name(), reading, layout.unit, out_bytes)
             }
+            true => layout.numbers(reading, extras, &self.display, self.columns()),
+            false => layout.line(reading, extras, self.columns()),
         }
     }
-}
-
-/// The interval between two readings, within pv's limits.
-pub fn bounded_interval(interval: Duration) -> Duration {
-    interval.clamp(Duration::from_millis(100), Duration::from_secs(600))
 }
 
 /// Half of the shortest interval.
@@ -177,8 +160,8 @@ impl DisplayHandle {
         };
         let show = Show {
             end_event: end_event.clone(),
-            meter: Meter::new(plan.window),
-            out: out.map(|out| (Arc::clone(out), Meter::new(plan.window))),
+            meter: plan.meter(0),
+            out: out.map(|out| (Arc::clone(out), plan.meter(0))),
             watched: watched.iter().map(|one| Arc::clone(one)).collect(),
             plan,
             state: Arc::clone(shown),
@@ -254,7 +237,7 @@ impl Show {
     fn run(&mut self) {
         let Some(end_event) = self.end_event.clone() else { return };
         // If nothing is shown or measured, the thread only waits for requests.
-        let mut due = if self.reads() { self.plan.interval } else { Duration::MAX };
+        let mut due = if self.reads() { self.plan.display.interval() } else { Duration::MAX };
         loop {
             let slice = self.plan.stall.map_or(Duration::MAX, |limit| SLICE.min(limit));
             let began = Instant::now();
@@ -265,7 +248,7 @@ impl Show {
                     self.answer();
                     if self.is_used {
                         // -R may have shortened the interval.
-                        due = due.min(self.state.elapsed() + self.plan.interval);
+                        due = due.min(self.state.elapsed() + self.plan.display.interval());
                     }
                 }
                 Woken::Time => {}
@@ -275,7 +258,7 @@ impl Show {
             if self.state.elapsed() < due {
                 continue;
             }
-            due += self.plan.interval;
+            due += self.plan.display.interval();
             // Updates that were missed are dropped.
             due = due.max(self.state.elapsed());
             self.tick();
@@ -304,7 +287,7 @@ impl Show {
         let reading = self.meter.end(self.state.count(), elapsed, self.state.expected());
         let out = self.out.as_mut().map(|(out, meter)| meter.end(out.count(), elapsed, None));
         // Without any input there is nothing to show, but a reader of JSON waits for an end.
-        let wanted = wanted && (self.state.has_input() || self.plan.form == Form::Json);
+        let wanted = wanted && (self.state.has_input() || self.plan.json);
         // After a signal the last line stays as it was.
         if wanted && self.state.stop_reason() != Some(StopReason::Signal) {
             self.show(&reading, out);
@@ -329,30 +312,18 @@ impl Show {
         if !self.is_used && self.plan.extra.is_none() {
             return;
         }
-        let extras = self.extras(out);
+        let extras = Extras {
+            buffer_percent: filled_percent(),
+            tail: self.state.inspector.tail(),
+            row: self.meter.row(),
+            out,
+        };
         let mut screen = lock(&self.screen);
-        let columns = self.plan.columns.unwrap_or_else(|| screen.columns());
         if self.is_used {
-            screen.show(&self.plan.line(&self.plan.layout, reading, &extras, columns));
+            screen.show(&self.plan.line(&self.plan.layout, reading, &extras));
         }
         if let Some((extra, layout)) = &self.plan.extra {
-            extra.show(&layout.line(reading, &extras, columns), &mut screen);
-        }
-    }
-
-    fn extras(&self, out: Option<Reading>) -> Extras {
-        let layouts = self.plan.layouts();
-        let keeps_tail =
-            layouts.clone().any(|layout| layout.last_bytes() > 0 || layout.has_last_line());
-        Extras {
-            buffer_percent: layouts.clone().any(Layout::has_buffer).then(filled_percent).flatten(),
-            tail: if keeps_tail { self.state.inspector.tail() } else { Default::default() },
-            row: if layouts.clone().any(Layout::has_sparkline) {
-                self.meter.row(SPARKLINE_COLUMNS)
-            } else {
-                Vec::new()
-            },
-            out,
+            extra.show(&layout.line(reading, &extras, self.plan.columns()), &mut screen);
         }
     }
 
@@ -383,13 +354,10 @@ impl Show {
         if let Some(rate) = display.rate_limit {
             self.state.rate.set(rate);
         }
-        if let Some(interval) = display.interval {
-            self.plan.interval = bounded_interval(interval);
-        }
-        if let Some(window) = display.average_rate_window {
-            self.meter.set_window(window);
-        }
-        self.plan.columns = display.width.filter(|&columns| columns > 0).or(self.plan.columns);
+        self.meter.window = display.average_rate_window.unwrap_or(self.meter.window);
+        let kept = &mut self.plan.display;
+        kept.interval = display.interval.or(kept.interval);
+        kept.width = display.columns().or(kept.width);
         (display.bits, display.si) = (display.bits || unit.bits, display.si || unit.decimal);
         let is_sized = self.state.expected().is_some();
         let subject = Subject { counts_lines: unit.lines, is_sized, has_out: self.out.is_some() };
@@ -420,7 +388,7 @@ impl Show {
             let untaken = untaken.wrapping_add(one.unread_output_bytes());
             (moved.wrapping_add(one.moved_bytes()), untaken)
         });
-        if bytes != self.stalled_bytes || self.watched.iter().any(|one| one.is_limited()) {
+        if bytes != self.stalled_bytes || self.watched.iter().any(|one| one.rate.holds()) {
             (self.stalled_bytes, self.stalled_for) = (bytes, Duration::ZERO);
             return false;
         }
@@ -452,7 +420,7 @@ fn filled_percent() -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::super::args::read_words;
-    use super::super::{plan, screen_options};
+    use super::super::plan;
     use super::*;
     use crate::talk::Talker;
 
@@ -464,15 +432,12 @@ mod tests {
         let state = Arc::new(TransferState::idle());
         Show {
             end_event: None,
-            meter: Meter::new(plan.window),
+            meter: plan.meter(0),
             plan,
             state: Arc::clone(&state),
             out: None,
             watched: vec![state],
-            screen: Arc::new(Mutex::new(Screen::new(
-                screen_options(&options),
-                &Talker::new("gush pv"),
-            ))),
+            screen: Arc::new(Mutex::new(Screen::new(&options, &Talker::new("gush pv")))),
             is_used: false,
             control: None,
             stalled_bytes: (0, 0),
@@ -501,7 +466,7 @@ mod tests {
     fn another_command_line_changes_the_interval_and_the_rate() {
         let mut show = show(&["-q"]);
         show.change(read_words(&["-i", "3", "-L", "200k"]).display, None);
-        assert_eq!(show.plan.interval, 3000 * MS);
+        assert_eq!(show.plan.display.interval(), 3000 * MS);
         assert_eq!(show.state.rate.get(), Some(204_800));
     }
 }

@@ -83,7 +83,7 @@ pub struct Inspect {
 /// Inspects the bytes for the display.
 #[derive(Debug)]
 pub struct Inspector {
-    wanted: Inspect,
+    pub wanted: Inspect,
     lines: AtomicU64,
     tail: Mutex<Tail>,
     hasher: Option<Mutex<Hasher>>,

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_line_has_the_rates_a_second_and_the_times_in_seconds() {
-        let mut meter = Meter::new(Duration::from_secs(30));
+        let mut meter = Meter::new(Duration::from_secs(30), 0);
         let bytes = Unit::default();
         meter.read(100, Duration::from_secs(2), Some(1000));
         let reading = meter.read(400, Duration::from_secs(4), Some(1000));

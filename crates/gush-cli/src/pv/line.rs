@@ -6,11 +6,10 @@ use gush_process::{LocalTime, local_time};
 
 use super::args::Display;
 use super::bar::{self, Progress};
-use super::display::Numeric;
 use super::figures::{Unit, clock};
 use super::format::{self, Part};
 use super::inspect::Tail;
-use super::meter::Reading;
+use super::meter::{Reading, SPANS};
 use super::values::Style;
 
 /// How progress is shown.
@@ -44,13 +43,10 @@ pub struct Extras {
     /// The last bytes and the last line.
     pub tail: Tail,
     /// Rates of the last minute, the oldest first; none where nothing was measured.
-    pub row: Vec<Option<f64>>,
+    pub row: [Option<f64>; SPANS],
     /// The output of a command.
     pub out: Option<Reading>,
 }
-
-/// The columns of a sparkline.
-pub const SPARKLINE_COLUMNS: usize = 20;
 
 impl Layout {
     pub fn new(display: &Display, subject: Subject) -> Self {
@@ -58,7 +54,7 @@ impl Layout {
             Some(format) => format::parse(format),
             None => default_parts(display, subject),
         };
-        let unit = Unit { lines: subject.counts_lines, bits: display.bits, decimal: display.si };
+        let unit = display.unit(subject.counts_lines);
         let (style, gauge) = (display.bar_style.unwrap_or_default(), display.gauge);
         let has_format = display.format.is_some();
         Self { parts, unit, style, name: display.name.clone(), gauge, has_format }
@@ -90,16 +86,12 @@ impl Layout {
         self.parts.iter().any(|part| matches!(part, Part::LastLine(_)))
     }
 
-    pub fn has_sparkline(&self) -> bool {
-        self.parts.contains(&Part::Sparkline)
-    }
-
     /// The line of `--numeric`: that of the format, if there is one, with bare numbers.
     pub fn numbers(
         &self,
         reading: &Reading,
         extras: &Extras,
-        wanted: Numeric,
+        display: &Display,
         columns: usize,
     ) -> String {
         if self.has_format {
@@ -114,10 +106,10 @@ impl Layout {
             );
         }
         let wanted = [
-            (wanted.timer, Part::Timer),
-            (wanted.amount, Part::Amount),
-            (wanted.rate, Part::Rate),
-            (!wanted.amount && !wanted.rate, Part::Percent),
+            (display.timer, Part::Timer),
+            (display.bytes, Part::Amount),
+            (display.rate, Part::Rate),
+            (!display.bytes && !display.rate, Part::Percent),
         ];
         let parts = wanted.iter().filter(|(wanted, _)| *wanted);
         let numbers = parts.filter_map(|(_, part)| self.number(part, reading));
@@ -139,10 +131,6 @@ impl Layout {
             },
             _ => return None,
         })
-    }
-
-    pub fn has_buffer(&self) -> bool {
-        self.parts.contains(&Part::Buffer)
     }
 
     /// The line in at most `columns`.
@@ -211,6 +199,8 @@ impl Layout {
             Part::Percent => self.after_bar(reading).chars().skip(1).collect(),
             Part::Text(text) => text.clone(),
             Part::Timer => clock(reading.elapsed),
+            // A transfer of unknown size has no known end.
+            Part::Eta | Part::EtaClock if reading.expected.is_none() => String::new(),
             Part::Eta => eta(reading),
             Part::EtaClock => eta_clock(reading),
             Part::Rate => unit.rate(reading.rate),
@@ -310,7 +300,6 @@ fn default_parts(display: &Display, subject: Subject) -> Vec<Part> {
         (display.rate || !any, Part::Rate),
         (display.average_rate, Part::Average),
         (display.progress || !any, bar),
-        // A transfer of unknown size has no known end.
         ((display.eta || !any) && is_sized, Part::Eta),
         (display.fineta && is_sized, Part::EtaClock),
         (display.last_written.is_some(), Part::LastWritten(display.last_written.unwrap_or(0))),
@@ -331,9 +320,6 @@ fn default_parts(display: &Display, subject: Subject) -> Vec<Part> {
 
 /// The time left. At the end blanks of the same width keep the rest in place.
 fn eta(reading: &Reading) -> String {
-    if reading.expected.is_none() {
-        return String::new();
-    }
     let text = match reading.left() {
         Some(left) => format!("ETA {}", clock(left)),
         None => "ETA -:--:--".to_owned(),
@@ -343,9 +329,6 @@ fn eta(reading: &Reading) -> String {
 
 /// The time of completion; with the date, if it is more than six hours away.
 fn eta_clock(reading: &Reading) -> String {
-    if reading.expected.is_none() {
-        return String::new();
-    }
     let then = reading.left().and_then(|left| SystemTime::now().checked_add(left));
     // A year of five digits would shift the rest.
     let then = then.and_then(local_time).filter(|then| then.year <= 9999);
@@ -537,8 +520,8 @@ mod tests {
         let nothing = Reading { rate: 0.0, most_rate: 0.0, ..reading };
         assert_eq!(line(&["-pg"], &nothing, 17), "[>    ]/0.00  B/s");
         let layout = Layout::new(&display(&["-ng"]), Subject::default());
-        let numeric = Numeric { timer: false, amount: false, rate: false };
-        assert_eq!(layout.numbers(&nothing, &Extras::default(), numeric, 80), "2");
+        let extras = Extras::default();
+        assert_eq!(layout.numbers(&nothing, &extras, &Display::default(), 80), "2");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn pass(moving: &Moving<'_>, input: &Operand, most_lines: u64) -> Result<(),
             let rest = &source.taken(got)[done..];
             // A line has at least one byte: if that many may pass, no line end has to be found.
             let lines = match now < rest.len() {
-                true => &rest[..end_of(rest, now, moving.options.separator())],
+                true => &rest[..end_of(rest, now, moving.state.inspector.wanted.separator)],
                 false => rest,
             };
             let state = &moving.state;

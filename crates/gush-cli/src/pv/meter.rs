@@ -55,10 +55,12 @@ const SHORTEST_PART: Duration = Duration::from_millis(10);
 const MOST_KEPT: usize = 600;
 /// How far the sparkline layouts back.
 const ROW: Duration = Duration::from_secs(60);
+/// The columns of the sparkline.
+pub const SPANS: usize = 20;
 
 #[derive(Clone, Debug)]
 pub struct Meter {
-    window: Duration,
+    pub window: Duration,
     /// The count at the start.
     first: u64,
     /// Times and counts, the oldest first; never empty.
@@ -82,12 +84,8 @@ pub struct Statistics {
 }
 
 impl Meter {
-    pub fn new(window: Duration) -> Self {
-        Self::starting_at(window, 0)
-    }
-
     /// A meter of a transfer that has already reached the count `first`.
-    pub fn starting_at(window: Duration, first: u64) -> Self {
+    pub fn new(window: Duration, first: u64) -> Self {
         Self {
             window,
             first,
@@ -96,10 +94,6 @@ impl Meter {
             swing: 0,
             statistics: Statistics::default(),
         }
-    }
-
-    pub fn set_window(&mut self, window: Duration) {
-        self.window = window;
     }
 
     /// A reading of `count` after `elapsed`.
@@ -168,20 +162,17 @@ impl Meter {
         self.statistics
     }
 
-    /// The rates of the last minute in `spans` equal spans, the oldest first; each is a mean of
-    /// readings.
-    pub fn row(&self, spans: usize) -> Vec<Option<f64>> {
+    /// The rates of the last minute in equal spans, the oldest first; each is a mean of readings.
+    pub fn row(&self) -> [Option<f64>; SPANS] {
         let now = self.row.back().map_or(Duration::ZERO, |(elapsed, _)| *elapsed);
-        let mut sums = vec![(0.0, 0_u32); spans];
+        let mut sums = [(0.0, 0_u32); SPANS];
         for (then, rate) in &self.row {
             let age = now.saturating_sub(*then).as_secs_f64() / ROW.as_secs_f64();
-            let place = ((age * spans as f64) as usize).min(spans - 1);
-            let (sum, number) = &mut sums[spans - 1 - place];
+            let place = ((age * SPANS as f64) as usize).min(SPANS - 1);
+            let (sum, number) = &mut sums[SPANS - 1 - place];
             (*sum, *number) = (*sum + rate, *number + 1);
         }
-        sums.into_iter()
-            .map(|(sum, number)| (number > 0).then(|| sum / f64::from(number)))
-            .collect()
+        sums.map(|(sum, number)| (number > 0).then(|| sum / f64::from(number)))
     }
 }
 
@@ -232,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_since_the_last_reading_and_the_average_that_of_the_window() {
-        let mut meter = Meter::new(3 * S);
+        let mut meter = Meter::new(3 * S, 0);
         for (second, count, rate, average) in [
             (1, 100, 100.0, 100.0),
             (2, 100, 0.0, 50.0),
@@ -251,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_time_left_is_known_once_something_moves() {
-        let mut meter = Meter::new(30 * S);
+        let mut meter = Meter::new(30 * S, 0);
         assert_eq!(meter.read(0, S, Some(100)).left(), None);
         assert_eq!(meter.read(50, 2 * S, Some(100)).left(), Some(2 * S));
         assert_eq!(meter.read(50, 2 * S, None).left(), None);
@@ -260,17 +251,17 @@ mod tests {
 
     #[test]
     fn a_bar_swings_only_while_something_moves() {
-        let mut meter = Meter::new(S);
+        let mut meter = Meter::new(S, 0);
         assert_eq!(meter.read(0, S, None).swing, 0);
         assert_eq!(meter.read(1, 2 * S, None).swing, 2);
         assert_eq!(meter.read(1, 3 * S, None).swing, 2);
         assert_eq!(meter.end(1, 4 * S, None).swing, 4);
-        assert_eq!(Meter::new(S).end(0, S, None).swing, 0);
+        assert_eq!(Meter::new(S, 0).end(0, S, None).swing, 0);
     }
 
     #[test]
     fn what_was_there_before_has_no_rate() {
-        let mut meter = Meter::starting_at(S, 1000);
+        let mut meter = Meter::new(S, 1000);
         let reading = meter.read(1500, S, Some(2000));
         assert_eq!((reading.rate, reading.average, reading.percent()), (500.0, 500.0, Some(75.0)));
         assert_eq!(meter.end(2000, 2 * S, Some(2000)).rate, 500.0);
@@ -278,13 +269,13 @@ mod tests {
 
     #[test]
     fn statistics_are_those_of_all_rates() {
-        let mut meter = Meter::new(S);
+        let mut meter = Meter::new(S, 0);
         meter.read(2, S, None);
         meter.read(6, 2 * S, None);
         let line = meter.statistics().line("B");
         assert_eq!(line, "rate min/avg/max/mdev = 2.000/3.000/4.000/1.000 B/s");
-        assert_eq!(Meter::new(S).statistics().line("l"), "rate not measured");
-        let mut short = Meter::new(S);
+        assert_eq!(Meter::new(S, 0).statistics().line("l"), "rate not measured");
+        let mut short = Meter::new(S, 0);
         short.end(5, S / 100, None);
         assert_eq!(short.statistics().line("B"), "rate not measured");
     }
@@ -298,14 +289,14 @@ mod tests {
             ((10, 2 * S + S / 200), "2.000/4.980/7.960/2.980"),
             ((6, 2 * S), "2.000/3.000/4.000/1.000"),
         ] {
-            let mut meter = Meter::new(S);
+            let mut meter = Meter::new(S, 0);
             meter.read(2, S, None);
             meter.read(6, 2 * S, None);
             meter.end(end.0, end.1, None);
             let expected = format!("rate min/avg/max/mdev = {line} B/s");
             assert_eq!(meter.statistics().line("B"), expected, "{end:?}");
         }
-        let mut meter = Meter::new(S);
+        let mut meter = Meter::new(S, 0);
         meter.end(5, S, None);
         assert_eq!(
             meter.statistics().line("B"),
@@ -315,18 +306,21 @@ mod tests {
 
     #[test]
     fn the_row_has_a_place_for_each_span_of_the_last_minute() {
-        let mut meter = Meter::new(S);
+        let mut meter = Meter::new(S, 0);
         for second in 1..=9 {
             meter.read(second * 10, second as u32 * S, None);
         }
         meter.read(90, 65 * S, None);
-        assert_eq!(meter.row(4), [Some(10.0), None, None, Some(0.0)]);
+        // Those of the seconds 5 to 8 share a span.
+        let row = meter.row();
+        assert_eq!((row[0], row[1]), (Some(10.0), Some(10.0)));
+        assert_eq!((&row[2..19], row[19]), (&[None; 17][..], Some(0.0)));
     }
 
     proptest! {
         #[test]
         fn no_counts_and_times_make_nonsense(steps in proptest::collection::vec((0_u64..u64::MAX / 64, 0_u64..1_000_000_000_000), 1..40)) {
-            let mut meter = Meter::new(S);
+            let mut meter = Meter::new(S, 0);
             let (mut count, mut elapsed) = (0_u64, Duration::ZERO);
             for (more, ns) in steps {
                 count = count.saturating_add(more);

@@ -19,6 +19,7 @@ mod line;
 mod lines;
 mod meter;
 mod moving;
+mod onlooker;
 pub mod pipeline;
 mod pipes;
 mod process;
@@ -37,23 +38,20 @@ mod values;
 mod watch;
 mod wrap;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use gush_text::os_text;
 
 use crate::talk::Talker;
 pub use args::command;
 use args::{Display, PvArgs, Stop};
-use display::{Form, Numeric, Plan, bounded_interval};
+use display::Plan;
 use line::Layout;
 use moving::shown;
 use pipeline::Target;
 use process::{WatchTarget, Watched};
-use screen::ScreenOptions;
-use signals::SignalHandler;
 use status::Status;
 use values::Expected;
 
@@ -77,8 +75,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         options.files.append(&mut options.command);
         options.command = std::mem::take(&mut options.files);
         if options.command.is_empty() {
-            talker.say("--monitor requires a command");
-            return Status::MISUSE.into();
+            return Status::MISUSE.report(&talker, "--monitor requires a command").into();
         }
     } else if talker.is_gnu_name() || is_posix {
         // As pv, and with POSIXLY_CORRECT, `--` only ends the options.
@@ -90,30 +87,42 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     if talker.outlives_file_size_limit().is_err() {
         return Status::TRANSFER.into();
     }
+    act(options, &talker).unwrap_or_else(Status::into)
+}
+
+/// What the options ask for.
+fn act(mut options: PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
     let pipeline = options.here.then_some(Target::Here).or(options.pipeline);
     let status = match (options.remote, options.query) {
-        (Some(pid), _) => query::change(&options, pid, &talker),
-        (_, Some(pid)) => query::run(&options, pid, &talker),
+        (Some(pid), _) => query::change(&options, pid, talker),
+        (_, Some(pid)) => query::run(&options, pid, talker),
         _ if pipeline.is_some() => match (pipeline, options.files.first()) {
-            (Some(target), None) => pipeline::run(&options, target, &talker),
+            (Some(target), None) => pipeline::run(&options, target, talker),
             (_, operand) => {
                 let operand = operand.map(|operand| shown(operand)).unwrap_or_default();
-                talker.say(format_args!("{operand}: --pipeline and --here copy no files"));
-                Err(Status::MISUSE)
+                let why = format_args!("{operand}: --pipeline and --here copy no files");
+                Err(Status::MISUSE.report(talker, why))
             }
         },
         _ if !options.watchfd.is_empty() => {
-            targets(&options, &talker).and_then(|targets| match targets.is_empty() {
+            // The lines of several descriptors use the cursor.
+            options.display.cursor = false;
+            targets(&options, talker).and_then(|targets| match targets.is_empty() {
                 true => Ok(Status::default()),
-                false => watch::run(&options, &targets, &talker),
+                false => watch::run(&options, &targets, talker),
             })
         }
-        _ if !options.command.is_empty() => return wrap::run(&options, &talker),
-        _ => transfer::run(&options, &talker),
+        _ => {
+            if options.files.is_empty() {
+                options.files.push("-".into());
+            }
+            if !options.command.is_empty() {
+                return wrap::run(&options, talker);
+            }
+            transfer::run(&options, talker)
+        }
     };
-    match status {
-        Ok(status) | Err(status) => status.into(),
-    }
+    status.map(Status::into)
 }
 
 /// The targets of `-d` and of the operands.
@@ -123,8 +132,8 @@ fn targets(options: &PvArgs, talker: &Talker) -> Result<Vec<WatchTarget>, Status
         match word.to_str().unwrap_or_default().parse() {
             Ok(more) => watched.push(more),
             Err(why) => {
-                talker.say(format_args!("{}: {why}", shown(word)));
-                return Err(Status::MISUSE);
+                let why = format_args!("{}: {why}", shown(word));
+                return Err(Status::MISUSE.report(talker, why));
             }
         }
     }
@@ -139,64 +148,35 @@ fn targets(options: &PvArgs, talker: &Talker) -> Result<Vec<WatchTarget>, Status
             }
             // As in pv, it is no failure that a program is not running.
             Err(why) if matches!(watched, Watched::Named(_)) => talker.say(why),
-            Err(why) => {
-                talker.say(why);
-                return Err(Status::MISUSE);
-            }
+            Err(why) => return Err(Status::MISUSE.report(talker, why)),
         }
     }
     Ok(targets)
 }
 
 /// The value of `--size`; none without the option, or if it is 0.
-fn asked_size(display: &Display) -> Result<Option<u64>, String> {
-    match &display.size {
-        None => Ok(None),
-        Some(Expected::Number(number)) => Ok(Some(*number).filter(|&number| number > 0)),
-        Some(Expected::AsLargeAs(path)) => {
-            let bytes = inputs::bytes_at(Path::new(path))
-                .map(|bytes| Some(bytes).filter(|&bytes| bytes > 0));
-            let unsized_file = |error| format!("-s: {}: {}", shown(path.as_ref()), os_text(&error));
-            bytes.map_err(unsized_file)
-        }
-    }
-}
-
-/// Writes the PID of this process to the file of `-P`.
-fn write_pid(signals: &SignalHandler, name: &OsStr, talker: &Talker) -> Result<(), Status> {
-    signals.write_pid(name).map_err(|error| {
-        talker.say(transfer::unopened(talker, name, &error));
-        Status::OTHER
-    })
-}
-
-fn screen_options(options: &PvArgs) -> ScreenOptions {
-    let display = &options.display;
-    let (quiet, numeric, cursor) = (display.quiet, display.numeric || options.json, display.cursor);
-    ScreenOptions { quiet, numeric, force: options.force, cursor }
+fn asked_size(display: &Display, talker: &Talker) -> Result<Option<u64>, Status> {
+    let size = match &display.size {
+        None => return Ok(None),
+        Some(Expected::Number(number)) => *number,
+        Some(Expected::AsLargeAs(path)) => inputs::bytes_at(Path::new(path)).map_err(|error| {
+            let why = format!("-s: {}: {}", shown(path.as_ref()), os_text(&error));
+            Status::MISUSE.report(talker, why)
+        })?,
+    };
+    Ok(Some(size).filter(|&size| size > 0))
 }
 
 fn plan(options: &PvArgs, layout: Layout) -> Plan {
-    let display = &options.display;
     let extra = options.extra_display.clone().map(|extra| {
-        let layout = extra.layout(display, &layout);
+        let layout = extra.layout(&options.display, &layout);
         (extra, layout)
     });
-    let numbers = Numeric { timer: display.timer, amount: display.bytes, rate: display.rate };
     Plan {
         layout,
         extra,
-        form: if options.json {
-            Form::Json
-        } else if display.numeric {
-            Form::Numbers(numbers)
-        } else {
-            Form::Line
-        },
-        // As in pv, 0 is the terminal's width.
-        columns: display.width.filter(|&columns| columns > 0),
-        interval: bounded_interval(display.interval.unwrap_or(Duration::from_secs(1))),
-        window: display.average_rate_window.unwrap_or(Duration::from_secs(30)),
+        display: options.display.clone(),
+        json: options.json,
         waits: options.wait,
         delay: options.delay_start.unwrap_or_default(),
         statistics: options.stats,
@@ -206,6 +186,8 @@ fn plan(options: &PvArgs, layout: Layout) -> Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::args::read_words;
     use super::line::Subject;
     use super::*;
@@ -215,7 +197,7 @@ mod tests {
         let times = |words: &[&str]| {
             let options = read_words(words);
             let plan = plan(&options, Layout::new(&options.display, Subject::default()));
-            (plan.interval, plan.window, plan.delay, plan.stall)
+            (plan.display.interval(), plan.meter(0).window, plan.delay, plan.stall)
         };
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         assert_eq!(times(&[]), (s(1), s(30), s(0), None));

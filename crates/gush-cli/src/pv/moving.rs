@@ -30,8 +30,6 @@ use crate::talk::remedy;
 /// One transfer of all inputs to one output.
 pub struct Moving<'a> {
     pub options: &'a PvArgs,
-    /// Standard input if empty.
-    pub files: &'a [OsString],
     /// The bytes still to be skipped.
     pub skip_bytes: u64,
     pub state: Arc<TransferState>,
@@ -104,10 +102,8 @@ const SYNC_EVERY: Duration = Duration::from_millis(100);
 
 impl Moving<'_> {
     /// Moves all inputs.
-    pub fn run(&mut self) {
-        let stdin = [OsStr::new("-").to_owned()];
-        let names: &[OsString] = if self.files.is_empty() { &stdin } else { self.files };
-        for name in names {
+    pub fn run(&mut self, files: &[OsString]) {
+        for name in files {
             if self.move_named(name) == Then::End {
                 return;
             }
@@ -189,24 +185,12 @@ impl Moving<'_> {
             });
             let Err(error) = moved else { return Then::NextInput };
             self.is_stopped = self.state.cancel.is_cancelled() || error.side == Side::Target;
-            if self.state.cancel.is_cancelled() {
-                self.report_stop(&error);
-                return Then::End;
+            // -E: continue after the part that cannot be read.
+            if !self.is_stopped && skips.skip(self, name, input, &error) {
+                continue;
             }
-            match error.side {
-                // -E: continue after the part that cannot be read.
-                Side::Source if skips.skip(self, name, input, &error) => {}
-                Side::Source => {
-                    self.report_failure(format_args!("{}: read failed", shown(name)), &error);
-                    return Then::NextInput;
-                }
-                // A reader that has had enough ends a pipeline silently.
-                Side::Target if error.errno == Some(Errno::PIPE) => return Then::End,
-                Side::Target => {
-                    self.report_failed_write(&error);
-                    return Then::End;
-                }
-            }
+            self.report_end(&shown(name), &error);
+            return if self.is_stopped { Then::End } else { Then::NextInput };
         }
     }
 
@@ -369,13 +353,17 @@ impl Moving<'_> {
         }
     }
 
-    /// Reports why moving a command's output ended early.
-    pub fn report_end(&mut self, error: &MoveError) {
+    /// Reports why moving `input` ended early.
+    pub fn report_end(&mut self, input: &str, error: &MoveError) {
         match error.side {
             _ if self.state.cancel.is_cancelled() => self.report_stop(error),
+            // A reader that has had enough ends a pipeline silently.
             Side::Target if error.errno == Some(Errno::PIPE) => {}
-            Side::Target => self.report_failed_write(error),
-            Side::Source => self.report_failure("the command's output: read failed", error),
+            Side::Target if self.is_gnu_name => self.report_failure("write failed", error),
+            Side::Target => {
+                self.report_failure(format!("{}: write failed", self.output_name), error);
+            }
+            Side::Source => self.report_failure(format_args!("{input}: read failed"), error),
         }
     }
 
@@ -394,14 +382,6 @@ impl Moving<'_> {
             Some(StopReason::Signal) | None => self.status.add(Status::SIGNAL),
         }
         self.report_loss(error);
-    }
-
-    fn report_failed_write(&mut self, error: &MoveError) {
-        if self.is_gnu_name {
-            return self.report_failure("write failed", error);
-        }
-        let what = format!("{}: write failed", self.output_name);
-        self.report_failure(what, error);
     }
 
     fn report_failure(&mut self, what: impl Display, error: &MoveError) {

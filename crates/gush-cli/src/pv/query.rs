@@ -1,24 +1,17 @@
 //! `-R` sends display options to another `gush pv`, `-Q` shows its progress.
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
 use super::args::PvArgs;
 use super::control::{self, Answer, Request, Snapshot};
-use super::line::{Extras, Layout, SPARKLINE_COLUMNS, Subject};
-use super::meter::Meter;
+use super::line::{Extras, Layout, Subject};
+use super::onlooker::Onlooker;
 use super::process::Process;
 use super::screen::Screen;
-use super::signals::{self, SignalHandler, lock};
-use super::state::TransferState;
+use super::signals::lock;
 use super::status::Status;
 use super::values::Expected;
-use super::{asked_size, plan, screen_options};
+use super::{asked_size, plan};
 use crate::talk::Talker;
 use gush_text::os_text;
-
-/// How often to check for a signal.
-const SLICE: Duration = Duration::from_millis(50);
 
 /// Sends the display options.
 ///
@@ -27,11 +20,7 @@ const SLICE: Duration = Duration::from_millis(50);
 pub fn change(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Status> {
     find(pid, talker)?;
     let mut display = options.display.clone();
-    let size = asked_size(&display).map_err(|why| {
-        talker.say(why);
-        Status::MISUSE
-    })?;
-    display.size = size.map(Expected::Number);
+    display.size = asked_size(&display, talker)?.map(Expected::Number);
     let request = Request::Show(Box::new(display), options.extra_display.clone());
     match control::ask(pid, &request) {
         Ok(Answer::Done) => Ok(Status::default()),
@@ -46,12 +35,8 @@ pub fn change(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Sta
 /// The status; the error has been reported.
 pub fn run(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Status> {
     let process = find(pid, talker)?;
-    let mut snapshot = ask(pid).map_err(|why| fail(pid, why, talker))?;
-    let screen = Arc::new(Mutex::new(Screen::new(screen_options(options), talker)));
-    let state = Arc::new(TransferState::idle());
-    let signals = SignalHandler::begin(&screen, None)
-        .map_err(|errno| signals::cannot_handle(errno, talker))?;
-    signals.add(&state);
+    let snapshot = ask(pid).map_err(|why| fail(pid, why, talker))?;
+    let onlooker = Onlooker::begin(Screen::new(options, talker), talker)?;
     let subject = Subject {
         counts_lines: snapshot.counts_lines,
         is_sized: snapshot.expected.is_some(),
@@ -59,30 +44,19 @@ pub fn run(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Status
     };
     let layout = Layout::new(&options.display, subject);
     let plan = plan(options, layout);
-    let mut meter = Meter::new(plan.window);
-    loop {
+    let mut meter = plan.meter(0);
+    let mut show = |snapshot: Snapshot| {
         let reading = meter.read(snapshot.count, snapshot.elapsed, snapshot.expected);
-        let row =
-            if plan.layout.has_sparkline() { meter.row(SPARKLINE_COLUMNS) } else { Vec::new() };
-        let extras = Extras { row, ..Extras::default() };
-        let mut shown = lock(&screen);
-        let columns = plan.columns.unwrap_or_else(|| shown.columns());
-        shown.show(&plan.line(&plan.layout, &reading, &extras, columns));
-        drop(shown);
-        let asked = Instant::now();
-        while asked.elapsed() < plan.interval && !process.has_ended() {
-            if state.stop_reason().is_some() {
-                lock(&screen).close();
-                return Ok(Status::SIGNAL);
-            }
-            std::thread::sleep(SLICE.min(plan.interval));
-        }
-        // The last answer stays on the screen.
-        let Ok(next) = ask(pid) else { break };
-        snapshot = next;
-    }
-    lock(&screen).close();
-    Ok(Status::default())
+        let extras = Extras { row: meter.row(), ..Extras::default() };
+        lock(&onlooker.screen).show(&plan.line(&plan.layout, &reading, &extras));
+    };
+    show(snapshot);
+    // The last answer stays on the screen.
+    onlooker.follow(plan.display.interval(), |is_due| match is_due {
+        true => ask(pid).map(&mut show).is_ok(),
+        false => !process.has_ended(),
+    });
+    Ok(onlooker.end())
 }
 
 fn find(pid: i32, talker: &Talker) -> Result<Process, Status> {
@@ -98,6 +72,5 @@ fn ask(pid: i32) -> Result<Snapshot, String> {
 }
 
 fn fail(pid: i32, why: impl std::fmt::Display, talker: &Talker) -> Status {
-    talker.say(format_args!("{pid}: {why}"));
-    Status::OTHER
+    Status::OTHER.report(talker, format_args!("{pid}: {why}"))
 }

@@ -7,8 +7,9 @@ use rustix::process::getpgrp;
 use rustix::stdio::stderr as stderr_fd;
 use rustix::termios::{tcgetpgrp, tcgetwinsize};
 
+use super::args::PvArgs;
 use super::cursor::CursorLine;
-use crate::talk::{self, Talker};
+use crate::talk::Talker;
 
 /// How progress is shown.
 #[derive(Debug)]
@@ -37,32 +38,22 @@ pub struct Screen {
     block_lines: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct ScreenOptions {
-    pub quiet: bool,
-    pub numeric: bool,
-    pub force: bool,
-    pub cursor: bool,
-}
-
 impl Screen {
-    pub fn new(screen_options: ScreenOptions, talker: &Talker) -> Self {
-        let is_terminal = stderr().is_terminal();
-        let mode = match screen_options {
-            ScreenOptions { quiet: true, .. } => Mode::Nothing,
-            ScreenOptions { numeric: true, .. } => Mode::Lines,
-            _ if !is_terminal && !screen_options.force => Mode::Nothing,
+    pub fn new(options: &PvArgs, talker: &Talker) -> Self {
+        let (display, is_terminal) = (&options.display, stderr().is_terminal());
+        let mode = match is_terminal {
+            _ if display.quiet => Mode::Nothing,
+            _ if display.numeric || options.json => Mode::Lines,
+            false if !options.force => Mode::Nothing,
             // Without a reserved line, as without -c.
-            ScreenOptions { cursor: true, .. } if is_terminal => {
-                CursorLine::take().map_or(Mode::Over, Mode::CursorLine)
-            }
+            true if display.cursor => CursorLine::take().map_or(Mode::Over, Mode::CursorLine),
             _ => Mode::Over,
         };
         Self {
             mode,
             talker: talker.clone(),
             is_terminal,
-            is_forced: screen_options.force,
+            is_forced: options.force,
             open_columns: None,
             has_title: false,
             block_lines: 0,
@@ -72,11 +63,6 @@ impl Screen {
     /// Whether anything is shown.
     pub fn is_used(&self) -> bool {
         !matches!(self.mode, Mode::Nothing)
-    }
-
-    /// The columns of the terminal; 80 without one.
-    pub fn columns(&self) -> usize {
-        talk::columns()
     }
 
     /// Whether this process may write now: a background process leaves the terminal to others. A

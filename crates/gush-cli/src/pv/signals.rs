@@ -1,18 +1,19 @@
 //! Signals: ending a transfer in order, and stops from the terminal, during which the clock pauses.
 
-use std::ffi::{OsStr, OsString};
-use std::io;
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use gush::{Errno, Unpoisoned};
+use gush::Unpoisoned;
 use gush_process::{Signals, Stop, Termination, Then as Fate};
 
+use super::args::PvArgs;
 use super::direct;
 use super::display::{DELAY, DelayedStart};
 use super::screen::Screen;
 use super::state::{StopReason, TransferState};
 use super::status::Status;
+use super::transfer::unopened;
 use crate::talk::Talker;
 use gush_text::errno_text;
 
@@ -36,11 +37,12 @@ impl SignalHandler {
     /// other thread may run yet.
     ///
     /// # Errors
-    /// `EAGAIN` where no thread can be started.
+    /// The status where no thread can be started; the error has been reported.
     pub fn begin(
         screen: &Arc<Mutex<Screen>>,
         delayed: Option<&Arc<DelayedStart>>,
-    ) -> Result<Arc<Self>, Errno> {
+        talker: &Talker,
+    ) -> Result<Arc<Self>, Status> {
         let handler = Arc::new(Self {
             transfers: Mutex::default(),
             screen: Arc::clone(screen),
@@ -67,7 +69,10 @@ impl SignalHandler {
             signals = signals.after(DELAY, move || delayed.begin());
         }
         // Before any other thread, since threads inherit the mask of blocked signals.
-        signals.watch()?;
+        signals.watch().map_err(|errno| {
+            let why = errno_text(errno);
+            Status::MISUSE.report(talker, format_args!("cannot watch for signals: {why}"))
+        })?;
         Ok(handler)
     }
 
@@ -76,16 +81,18 @@ impl SignalHandler {
         self.transfers.lock().unpoisoned().push(Arc::clone(state));
     }
 
-    /// Writes the PID of this process to the file `name`, which [`Self::clean_up`] removes.
+    /// Writes the PID of this process to the file of `-P`, which [`Self::clean_up`] removes.
     ///
     /// # Errors
-    /// That of writing the file.
-    pub fn write_pid(&self, name: &OsStr) -> io::Result<()> {
+    /// The status; the error has been reported.
+    pub fn write_pid(&self, options: &PvArgs, talker: &Talker) -> Result<(), Status> {
+        let Some(name) = &options.pidfile else { return Ok(()) };
         // Locked while the file is created, so that a signal handler removes it or finds none.
         let mut file = self.pid_file.lock().unpoisoned();
         if !file.is_over {
-            std::fs::write(name, format!("{}\n", std::process::id()))?;
-            file.name = Some(name.to_owned());
+            std::fs::write(name, format!("{}\n", std::process::id()))
+                .map_err(|error| Status::OTHER.report(talker, unopened(talker, name, &error)))?;
+            file.name = Some(name.clone());
         }
         Ok(())
     }
@@ -164,12 +171,6 @@ impl SignalHandler {
             Err(TryLockError::WouldBlock) => {}
         }
     }
-}
-
-/// Reports that signals cannot be handled.
-pub fn cannot_handle(errno: Errno, talker: &Talker) -> Status {
-    talker.say(format_args!("cannot watch for signals: {}", errno_text(errno)));
-    Status::MISUSE
 }
 
 /// Locks the screen, even if a thread panicked while it held the lock.

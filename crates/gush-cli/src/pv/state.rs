@@ -52,15 +52,14 @@ pub struct TransferState {
     /// The moving thread is in a call that only the end of the process interrupts, such as opening
     /// a FIFO.
     is_blocking: AtomicBool,
-    counts_lines: bool,
 }
 
 impl TransferState {
-    pub fn new(inspector: Inspector, counts_lines: bool, rate: Rate) -> Self {
+    pub fn new(wanted: Inspect, rate: Rate) -> Self {
         Self {
             rate,
             cancel: Cancel::new(),
-            inspector,
+            inspector: Inspector::new(wanted),
             bytes: AtomicU64::new(0),
             skip_bytes: AtomicU64::new(0),
             has_input: AtomicBool::new(false),
@@ -72,13 +71,12 @@ impl TransferState {
             output: Mutex::default(),
             early: AtomicU8::new(0),
             is_blocking: AtomicBool::new(false),
-            counts_lines,
         }
     }
 
     /// The state of a process that moves nothing itself.
     pub fn idle() -> Self {
-        Self::new(Inspector::new(Inspect::default()), false, Rate::default())
+        Self::new(Inspect::default(), Rate::default())
     }
 
     /// Bytes that have arrived.
@@ -127,14 +125,9 @@ impl TransferState {
         self.output.lock().unpoisoned().as_ref().and_then(gush::untaken_bytes).unwrap_or(0)
     }
 
-    /// Whether the rate limit holds the transfer back.
-    pub fn is_limited(&self) -> bool {
-        self.rate.holds()
-    }
-
     /// Bytes or lines, whichever are counted.
     pub fn count(&self) -> u64 {
-        if self.counts_lines { self.inspector.lines() } else { self.bytes() }
+        if self.inspector.wanted.lines { self.inspector.lines() } else { self.bytes() }
     }
 
     /// The amount known or estimated beforehand.

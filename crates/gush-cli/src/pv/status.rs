@@ -1,6 +1,9 @@
 //! pv's exit status: a sum of bits.
 
+use std::fmt::Display;
 use std::process::ExitCode;
+
+use crate::talk::Talker;
 
 /// The failures so far, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +19,12 @@ impl Status {
     pub const SIGNAL: Self = Self(32);
     /// A wrong command line, or no memory.
     pub const MISUSE: Self = Self(64);
+
+    /// This status, once its cause is reported.
+    pub fn report(self, talker: &Talker, what: impl Display) -> Self {
+        talker.say(what);
+        self
+    }
 
     pub fn add(&mut self, other: Self) {
         self.0 |= other.0;

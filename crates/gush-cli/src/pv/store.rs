@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use super::moving::Output;
 use super::signals::lock;
 use super::status::Status;
-use super::transfer::{Moved, Session, Stage, close, refuse_input, unopened};
+use super::transfer::{Session, Stage, close, refuse_input, unopened};
 use crate::files;
 
 /// Moves the inputs to the file `name`, and that to `output`. `-` is an unnamed temporary file.
@@ -18,12 +18,15 @@ use crate::files;
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn run(session: &Session<'_>, name: &OsStr, output: Output) -> Result<Moved, Status> {
+pub fn run(
+    session: &Session<'_>,
+    name: &OsStr,
+    output: Output,
+) -> Result<(Status, Output), Status> {
     // First, since creating the file would truncate it.
     refuse_input(session.options, session.talker, name)?;
     let unopened = |error: std::io::Error| {
-        session.talker.say(unopened(session.talker, name, &error));
-        Status::UNOPENED
+        Status::UNOPENED.report(session.talker, unopened(session.talker, name, &error))
     };
     let (file, path) = match name.as_encoded_bytes() {
         b"-" => (own_file().map_err(unopened)?, None),
@@ -50,20 +53,20 @@ pub fn run(session: &Session<'_>, name: &OsStr, output: Output) -> Result<Moved,
         }
     };
     if stored.is_stopped || closed != Status::default() {
-        report_loss(stored.bytes, 0);
-        return Ok(Moved { status, output, is_stopped: true, bytes: 0, count: 0 });
+        report_loss(stored.state.bytes(), 0);
+        return Ok((status, output));
     }
     let bytes = kept.metadata().ok().map(|file| file.len()).filter(|&bytes| bytes > 0);
     let expected = match session.options.counts_lines() {
-        true => Some(stored.count).filter(|&lines| lines > 0),
+        true => Some(stored.state.count()).filter(|&lines| lines > 0),
         false => bytes,
     };
-    let mut forwarded = session.transfer(&[path], expected, output, Stage::Forward)?;
+    let forwarded = session.transfer(&[path], expected, output, Stage::Forward)?;
     if forwarded.status != Status::default() {
-        report_loss(bytes.unwrap_or(0), forwarded.bytes);
+        report_loss(bytes.unwrap_or(0), forwarded.state.bytes());
     }
-    forwarded.status.add(status);
-    Ok(forwarded)
+    status.add(forwarded.status);
+    Ok((status, forwarded.output))
 }
 
 /// An unnamed file.

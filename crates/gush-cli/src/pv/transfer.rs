@@ -1,7 +1,6 @@
 //! A transfer from the inputs to the output, from the command line to the status.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,16 +14,16 @@ use rustix::stdio::stdout;
 
 use super::args::PvArgs;
 use super::direct::Direct;
-use super::display::{DelayedStart, DisplayHandle, Transfers};
-use super::inspect::{Inspect, Inspector};
+use super::display::{DelayedStart, DisplayHandle, Plan, Transfers};
+use super::inspect::Inspect;
 use super::line::{Layout, Subject};
 use super::moving::{Moving, Output, shown};
 use super::pipes::{self, Enlarged};
 use super::screen::Screen;
-use super::signals::{self, SignalHandler, lock};
+use super::signals::{SignalHandler, lock};
 use super::state::TransferState;
 use super::status::Status;
-use super::{asked_size, inputs, json, plan, screen_options, store, write_pid};
+use super::{asked_size, inputs, json, plan, store};
 use crate::files;
 use crate::talk::{Talker, remedy_to_store};
 
@@ -35,6 +34,8 @@ pub struct Session<'a> {
     pub screen: Arc<Mutex<Screen>>,
     pub signals: Arc<SignalHandler>,
     pub delayed: Arc<DelayedStart>,
+    /// The value of `--size`.
+    pub asked: Option<u64>,
     /// The expected size of the inputs.
     pub expected: Option<u64>,
     /// The size of the inputs, if the number of their lines is estimated.
@@ -55,18 +56,6 @@ pub enum Stage {
     Forward,
 }
 
-/// The result of a transfer.
-#[derive(Debug)]
-pub struct Moved {
-    pub status: Status,
-    pub output: Output,
-    /// The output has failed, or the transfer was stopped.
-    pub is_stopped: bool,
-    pub bytes: u64,
-    /// Bytes or lines, whichever are counted.
-    pub count: u64,
-}
-
 /// Moves the inputs to the output.
 ///
 /// # Errors
@@ -74,11 +63,14 @@ pub struct Moved {
 pub fn run(options: &PvArgs, talker: &Talker) -> Result<Status, Status> {
     let output = open_output(options, talker)?;
     let session = Session::new(options, talker, &output)?;
-    let moved = match &options.store_and_forward {
-        Some(name) => store::run(&session, name, output),
-        None => session.transfer(&options.files, session.expected, output, Stage::Whole),
+    let (mut status, output) = match &options.store_and_forward {
+        Some(name) => store::run(&session, name, output)?,
+        None => {
+            let files = &options.files;
+            let moved = session.transfer(files, session.expected, output, Stage::Whole)?;
+            (moved.status, moved.output)
+        }
     };
-    let Moved { mut status, output, .. } = moved?;
     status.add(close(output, talker));
     Ok(status)
 }
@@ -92,7 +84,7 @@ pub fn close(output: Output, talker: &Talker) -> Status {
     match closed {
         Ok(()) => Status::default(),
         Err(error) => {
-            failed(talker, Status::UNCLOSED, format_args!("close failed: {}", os_text(&error)))
+            Status::UNCLOSED.report(talker, format_args!("close failed: {}", os_text(&error)))
         }
     }
 }
@@ -102,39 +94,31 @@ fn rate(options: &PvArgs) -> Rate {
     options.display.rate_limit.and_then(Rate::bytes_per_second).unwrap_or_default()
 }
 
-fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
-    talker.say(what);
-    status
-}
-
 impl<'a> Session<'a> {
     /// # Errors
     /// The status; the error has been reported.
     pub fn new(options: &'a PvArgs, talker: &'a Talker, output: &Output) -> Result<Self, Status> {
-        let asked = asked_size(&options.display);
-        let asked = asked.map_err(|why| failed(talker, Status::MISUSE, why))?;
+        let asked = asked_size(&options.display, talker)?;
         // As in pv, a size of 0 is that of the inputs.
         let total = asked.or_else(|| total_bytes(options));
         let is_estimate = options.counts_lines() && asked.is_none();
         let (expected, estimated_bytes) = if is_estimate { (None, total) } else { (total, None) };
         let is_free = total.is_none() && !options.counts_lines();
         let device_bytes = inputs::device_bytes(output).filter(|_| is_free);
-        let screen = Arc::new(Mutex::new(Screen::new(screen_options(options), talker)));
+        let screen = Arc::new(Mutex::new(Screen::new(options, talker)));
         let delayed = Arc::new(DelayedStart::default());
-        let signals = SignalHandler::begin(&screen, Some(&delayed))
-            .map_err(|errno| signals::cannot_handle(errno, talker))?;
+        let signals = SignalHandler::begin(&screen, Some(&delayed), talker)?;
         let is_pipe = fcntl_getpipe_size(output).is_ok();
         let twin = is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten();
         let pipe = twin.filter(|_| gush_process::has_room()).and_then(pipes::enlarge);
-        if let Some(name) = &options.pidfile {
-            write_pid(&signals, name, talker)?;
-        }
+        signals.write_pid(options, talker)?;
         Ok(Self {
             options,
             talker,
             screen,
             signals,
             delayed,
+            asked,
             expected,
             estimated_bytes,
             device_bytes,
@@ -143,41 +127,34 @@ impl<'a> Session<'a> {
     }
 
     /// The state of a transfer, which signals can stop.
-    pub fn state(
-        &self,
-        expected: Option<u64>,
-        layout: &Layout,
-        stage: Stage,
-    ) -> Arc<TransferState> {
+    pub fn state(&self, expected: Option<u64>, plan: &Plan, stage: Stage) -> Arc<TransferState> {
         let options = self.options;
-        let titles =
-            options.extra_display.as_ref().map(|extra| extra.layout(&options.display, layout));
-        let layouts = [Some(layout), titles.as_ref()].into_iter().flatten();
-        let inspector = Inspector::new(Inspect {
-            lines: options.counts_lines(),
-            separator: options.separator(),
+        let layouts = plan.layouts();
+        let wanted = Inspect {
             last_bytes: layouts.clone().map(Layout::last_bytes).max().unwrap_or(0),
             last_line: { layouts }.any(Layout::has_last_line),
             // Of the output: with -U the bytes pass twice.
             checksum: options.checksum.filter(|_| stage != Stage::Store),
-        });
-        let state = Arc::new(TransferState::new(inspector, options.counts_lines(), rate(options)));
+            ..options.inspect()
+        };
+        let state = Arc::new(TransferState::new(wanted, rate(options)));
         state.expect(expected);
         state.estimate_lines_in(self.estimated_bytes.filter(|_| stage != Stage::Forward));
         self.signals.add(&state);
         state
     }
 
-    /// The layout of the display options; `name` replaces that of `--name`.
-    pub fn layout(&self, expected: Option<u64>, name: Option<&str>, has_out: bool) -> Layout {
+    /// What the display options show; `name` replaces that of `--name`.
+    pub fn plan(&self, expected: Option<u64>, name: Option<&str>, has_out: bool) -> Plan {
         let mut display = self.options.display.clone();
         display.name = name.map(str::to_owned).or(display.name);
         let is_sized = expected.is_some() || self.estimated_bytes.is_some();
         let counts_lines = self.options.counts_lines();
-        Layout::new(&display, Subject { counts_lines, is_sized, has_out })
+        let subject = Subject { counts_lines, is_sized, has_out };
+        plan(self.options, Layout::new(&display, subject))
     }
 
-    /// Moves `files` to `output`, and shows that.
+    /// Moves `files` to `output`, and shows that. Returns how far that came.
     ///
     /// # Errors
     /// The status if the display cannot start; the error has been reported.
@@ -187,17 +164,15 @@ impl<'a> Session<'a> {
         expected: Option<u64>,
         output: Output,
         stage: Stage,
-    ) -> Result<Moved, Status> {
+    ) -> Result<Moving<'_>, Status> {
         let expected = expected.or(self.device_bytes);
         let name = (stage == Stage::Store).then_some("(input)");
-        let layout = self.layout(expected, name, false);
-        let state = self.state(expected, &layout, stage);
-        let plan = plan(self.options, layout);
+        let plan = self.plan(expected, name, false);
+        let state = self.state(expected, &plan, stage);
         let transfers = Transfers { shown: &state, out: None, watched: &[&state] };
-        let display = DisplayHandle::start(plan, &transfers, &self.screen, &self.delayed);
-        let display = display.map_err(|errno| self.cannot_show(errno))?;
+        let display = self.show(plan, &transfers)?;
         let direct = self.options.direct_io.then(|| Direct::set(&output));
-        let mut moving = self.moving(files, &state, output);
+        let mut moving = self.moving(&state, output);
         if let (Stage::Store, Some(name)) = (stage, &self.options.store_and_forward) {
             moving.output_name = match name.as_encoded_bytes() {
                 b"-" => "the -U file".to_owned(),
@@ -208,13 +183,11 @@ impl<'a> Session<'a> {
             // The file has neither the skipped bytes nor those after the size.
             (moving.skip_bytes, moving.stops_at_size) = (0, false);
         }
-        moving.run();
+        moving.run(files);
         drop(direct);
         display.finish(stage != Stage::Store);
-        let Moving { output, mut status, is_stopped, .. } = moving;
-        status.add(self.report_checksum(&state));
-        let (bytes, count) = (state.bytes(), state.count());
-        Ok(Moved { status, output, is_stopped, bytes, count })
+        moving.status.add(self.report_checksum(&state));
+        Ok(moving)
     }
 
     /// Whether the transfer ends at its size, which an estimated number of lines does not.
@@ -223,18 +196,12 @@ impl<'a> Session<'a> {
         options.stop_at_size && (options.display.size.is_some() || !options.counts_lines())
     }
 
-    pub fn moving<'b>(
-        &'b self,
-        files: &'b [OsString],
-        state: &Arc<TransferState>,
-        output: Output,
-    ) -> Moving<'b> {
+    pub fn moving(&self, state: &Arc<TransferState>, output: Output) -> Moving<'_> {
         if self.options.stall_timeout.is_some() {
             state.watch_output(&output);
         }
         Moving {
             options: self.options,
-            files,
             skip_bytes: self.options.skip.unwrap_or(0),
             state: Arc::clone(state),
             screen: Arc::clone(&self.screen),
@@ -250,10 +217,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    pub fn cannot_show(&self, errno: Errno) -> Status {
-        let remedy = gush_text::remedy(Doing::Other, errno).filter(|_| !self.talker.is_gnu_name());
-        let (why, remedy) = (errno_text(errno), in_brackets(remedy));
-        failed(self.talker, Status::MISUSE, format_args!("cannot show progress: {why}{remedy}"))
+    /// Starts the display.
+    ///
+    /// # Errors
+    /// The status; the error has been reported.
+    pub fn show(&self, plan: Plan, transfers: &Transfers<'_>) -> Result<DisplayHandle, Status> {
+        DisplayHandle::start(plan, transfers, &self.screen, &self.delayed).map_err(|errno| {
+            let is_gnu_name = self.talker.is_gnu_name();
+            let remedy = gush_text::remedy(Doing::Other, errno).filter(|_| !is_gnu_name);
+            let (why, remedy) = (errno_text(errno), in_brackets(remedy));
+            Status::MISUSE.report(self.talker, format_args!("cannot show progress: {why}{remedy}"))
+        })
     }
 
     /// The bytes of the inputs, as far as they are known.
@@ -320,7 +294,7 @@ impl Drop for Session<'_> {
 /// # Errors
 /// The status; the error has been reported.
 pub fn open_output(options: &PvArgs, talker: &Talker) -> Result<Output, Status> {
-    let fail = |status, what: String| failed(talker, status, what);
+    let fail = |status: Status, what: String| status.report(talker, what);
     let name = match (&options.output, options.discard) {
         (_, true) => OsStr::new("/dev/null"),
         (Some(name), false) => name,
@@ -382,34 +356,26 @@ fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
 
 /// Refuses to write to an input, which opening would truncate.
 pub fn refuse_input(options: &PvArgs, talker: &Talker, name: &OsStr) -> Result<(), Status> {
-    match input_at(options, name) {
-        Some(input) => {
-            let what = format!("input file is output file: {}", shown(input));
-            Err(failed(talker, Status::SAME_FILE, what))
-        }
-        None => Ok(()),
-    }
-}
-
-/// The input that is the regular file `name`.
-fn input_at<'a>(options: &'a PvArgs, name: &OsStr) -> Option<&'a OsStr> {
-    let output = stat(name).ok()?;
-    let stdin = || std::iter::once(OsStr::new("-")).filter(|_| options.files.is_empty());
-    let mut inputs = options.files.iter().map(OsString::as_os_str).chain(stdin());
-    inputs.find(|input| {
+    let Ok(output) = stat(name) else { return Ok(()) };
+    let is_output = |input: &&OsString| {
         let input = match input.as_encoded_bytes() {
             b"-" => fstat(rustix::stdio::stdin()),
             _ => stat(*input),
         };
         input.is_ok_and(|input| files::is_same_file(&input, &output))
-    })
+    };
+    match options.files.iter().find(is_output) {
+        Some(input) => {
+            let what = format_args!("input file is output file: {}", shown(input));
+            Err(Status::SAME_FILE.report(talker, what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The bytes of the inputs, as far as they are known.
 fn total_bytes(options: &PvArgs) -> Option<u64> {
-    let stdin = [OsString::from("-")];
-    let files = if options.files.is_empty() { &stdin } else { &options.files[..] };
-    let total = inputs::total_bytes(files.iter().map(OsString::as_os_str))?;
+    let total = inputs::total_bytes(options.files.iter().map(OsString::as_os_str))?;
     Some(total.saturating_sub(options.skip.unwrap_or(0))).filter(|&left| left > 0)
 }
 

@@ -243,7 +243,7 @@ mod tests {
     use gush::Rate;
     use tempfile::{NamedTempFile, TempDir};
 
-    use super::super::inspect::{Inspect, Inspector};
+    use super::super::inspect::Inspect;
     use super::*;
 
     const BLOCKS: usize = 9;
@@ -262,7 +262,7 @@ mod tests {
         let got = NamedTempFile::new_in(&dir).unwrap();
         let output = Output::File(got.reopen().unwrap());
         let wanted = Inspect { lines: true, separator: b'\n', ..Inspect::default() };
-        let state = TransferState::new(Inspector::new(wanted), true, Rate::default());
+        let state = TransferState::new(wanted, Rate::default());
         let turns = Turns {
             state: &state,
             output: &output,

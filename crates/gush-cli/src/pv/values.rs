@@ -121,8 +121,3 @@ pub fn memory(text: &str, is_after_si: bool) -> Result<usize, SizeError> {
     let decimal = decimal(text, is_after_si).and_then(|bytes| usize::try_from(bytes).ok());
     Ok(decimal.unwrap_or(bytes))
 }
-
-/// A text as it is given.
-pub fn verbatim(text: &str) -> Result<String, std::convert::Infallible> {
-    Ok(text.to_owned())
-}

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gush::Errno;
@@ -11,18 +10,15 @@ use gush_text::{os_text, quote};
 
 use super::args::PvArgs;
 use super::display::Plan;
-use super::line::{Extras, Layout, SPARKLINE_COLUMNS, Subject};
+use super::line::{Extras, Layout, Subject};
 use super::meter::Meter;
+use super::onlooker::Onlooker;
 use super::process::{Descriptor, Process, Unwatched, WatchTarget};
 use super::screen::Screen;
-use super::signals::{self, SignalHandler, lock};
-use super::state::TransferState;
+use super::signals::lock;
 use super::status::Status;
-use super::{asked_size, plan, screen_options};
+use super::{asked_size, plan};
 use crate::talk::Talker;
-
-/// How often to check the descriptors, as in pv.
-const SLICE: Duration = Duration::from_millis(50);
 
 /// Shows the descriptors of `targets` until all are closed or their processes have ended. A target
 /// that cannot be watched is reported, and the others are watched.
@@ -30,18 +26,8 @@ const SLICE: Duration = Duration::from_millis(50);
 /// # Errors
 /// The status if nothing can be watched; the error has been reported.
 pub fn run(options: &PvArgs, targets: &[WatchTarget], talker: &Talker) -> Result<Status, Status> {
-    let mut screen_options = screen_options(options);
-    // The lines of several descriptors use the cursor.
-    screen_options.cursor = false;
-    let screen = Arc::new(Mutex::new(Screen::new(screen_options, talker)));
-    let state = Arc::new(TransferState::idle());
-    let signals = SignalHandler::begin(&screen, None)
-        .map_err(|errno| signals::cannot_handle(errno, talker))?;
-    signals.add(&state);
-    let asked = asked_size(&options.display).map_err(|why| {
-        talker.say(why);
-        Status::MISUSE
-    })?;
+    let onlooker = Onlooker::begin(Screen::new(options, talker), talker)?;
+    let asked = asked_size(&options.display, talker)?;
     let layout = Layout::new(&options.display, Subject { is_sized: true, ..Subject::default() });
     let mut watch = Watch {
         plan: plan(options, layout),
@@ -50,13 +36,12 @@ pub fn run(options: &PvArgs, targets: &[WatchTarget], talker: &Talker) -> Result
         asked_bytes: asked.filter(|_| is_single(targets)),
         is_single: is_single(targets),
         has_several: targets.iter().any(|target| target.pid != targets[0].pid),
-        state,
+        onlooker: &onlooker,
         groups: Vec::new(),
     };
     let mut status = Status::default();
     for target in targets {
-        let columns = watch.columns(&screen);
-        if let Err(why) = watch.begin(*target, columns) {
+        if let Err(why) = watch.begin(*target) {
             // A process that does not exist has no descriptors to name.
             let is_there = !matches!(&why, Unwatched::Unseen(error)
                 if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()));
@@ -69,14 +54,9 @@ pub fn run(options: &PvArgs, targets: &[WatchTarget], talker: &Talker) -> Result
     if watch.groups.is_empty() {
         return Err(status);
     }
-    if let Some(name) = &options.pidfile {
-        super::write_pid(&signals, name, talker)?;
-    }
-    watch.run(&screen);
-    signals.clean_up();
-    if watch.state.stop_reason().is_some() {
-        status.add(Status::SIGNAL);
-    }
+    onlooker.signals.write_pid(options, talker)?;
+    watch.run();
+    status.add(onlooker.end());
     Ok(status)
 }
 
@@ -107,8 +87,7 @@ struct Watch<'a> {
     is_single: bool,
     /// More than one process.
     has_several: bool,
-    /// The clock of the display, and the end by a signal.
-    state: Arc<TransferState>,
+    onlooker: &'a Onlooker,
     groups: Vec<Group>,
 }
 
@@ -130,12 +109,12 @@ struct WatchedLine {
 }
 
 impl Watch<'_> {
-    fn begin(&mut self, target: WatchTarget, columns: usize) -> Result<(), Unwatched> {
+    fn begin(&mut self, target: WatchTarget) -> Result<(), Unwatched> {
         let process = Process::find(target.pid).map_err(Unwatched::Unseen)?;
         let mut shown = BTreeMap::new();
         match target.fd {
             Some(fd) => {
-                shown.insert(fd, self.line_of(target.pid, fd, columns)?);
+                shown.insert(fd, self.line_of(target.pid, fd)?);
             }
             None => {
                 // Check the permission now; descriptors are searched repeatedly later.
@@ -146,7 +125,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    fn line_of(&self, pid: i32, fd: i32, columns: usize) -> Result<WatchedLine, Unwatched> {
+    fn line_of(&self, pid: i32, fd: i32) -> Result<WatchedLine, Unwatched> {
         let descriptor = Descriptor::of(pid, fd)?;
         let closed = || Unwatched::Unseen(Errno::NOENT.into());
         let position = descriptor.position().ok_or_else(closed)?;
@@ -164,38 +143,27 @@ impl Watch<'_> {
                 true => (format!("{pid:8}:"), 15),
                 false => (String::new(), 6),
             };
-            let path = fitted(&path, (columns / 2).saturating_sub(taken));
+            let path = fitted(&path, (self.plan.columns() / 2).saturating_sub(taken));
             layout.named(format!("{number}{fd:4}:{path}"))
         };
-        let meter = Meter::starting_at(self.plan.window, position);
-        let began = self.state.elapsed();
+        let meter = self.plan.meter(position);
+        let began = self.onlooker.elapsed();
         Ok(WatchedLine { descriptor, expected, layout, meter, began, position })
     }
 
-    fn run(&mut self, screen: &Mutex<Screen>) {
-        let mut due = self.plan.interval;
-        while self.state.stop_reason().is_none() {
+    fn run(&mut self) {
+        self.onlooker.follow(self.plan.display.interval(), |is_due| {
             self.forget_what_is_gone();
-            if self.has_ended() {
-                break;
+            let goes_on = !self.has_ended();
+            if goes_on && is_due {
+                self.look_for_more();
+                self.show(false);
             }
-            let now = self.state.elapsed();
-            if now < due {
-                std::thread::sleep(SLICE.min(due - now));
-                continue;
-            }
-            due = (due + self.plan.interval).max(now);
-            self.look_for_more(self.columns(screen));
-            self.show(screen, false);
-        }
+            goes_on
+        });
         if self.is_single {
-            self.show(screen, true);
+            self.show(true);
         }
-        lock(screen).close();
-    }
-
-    fn columns(&self, screen: &Mutex<Screen>) -> usize {
-        self.plan.columns.unwrap_or_else(|| lock(screen).columns())
     }
 
     fn has_ended(&self) -> bool {
@@ -213,7 +181,7 @@ impl Watch<'_> {
         }
     }
 
-    fn look_for_more(&mut self, columns: usize) {
+    fn look_for_more(&mut self) {
         for at in 0..self.groups.len() {
             let group = &self.groups[at];
             if group.only.is_some() {
@@ -225,17 +193,16 @@ impl Watch<'_> {
             let descriptors = descriptors.into_iter().map(|open| open.fd);
             let new = descriptors.filter(|fd| !group.shown.contains_key(fd));
             // Pipes and sockets have no progress.
-            let found = new.filter_map(|fd| Some((fd, self.line_of(pid, fd, columns).ok()?)));
+            let found = new.filter_map(|fd| Some((fd, self.line_of(pid, fd).ok()?)));
             let found: Vec<(i32, WatchedLine)> = found.collect();
             self.groups[at].shown.extend(found);
         }
     }
 
-    fn show(&mut self, screen: &Mutex<Screen>, ended: bool) {
-        let columns = self.columns(screen);
-        let mut screen = lock(screen);
+    fn show(&mut self, ended: bool) {
+        let mut screen = lock(&self.onlooker.screen);
         // One time for all lines, so that their rates are comparable.
-        let now = self.state.elapsed();
+        let now = self.onlooker.elapsed();
         let mut lines = Vec::new();
         for shown in self.groups.iter_mut().flat_map(|group| group.shown.values_mut()) {
             let elapsed = now.saturating_sub(shown.began);
@@ -243,13 +210,8 @@ impl Watch<'_> {
                 true => shown.meter.end(shown.position, elapsed, shown.expected),
                 false => shown.meter.read(shown.position, elapsed, shown.expected),
             };
-            let row = if shown.layout.has_sparkline() {
-                shown.meter.row(SPARKLINE_COLUMNS)
-            } else {
-                Vec::new()
-            };
-            let extras = Extras { row, ..Extras::default() };
-            lines.push(self.plan.line(&shown.layout, &reading, &extras, columns));
+            let extras = Extras { row: shown.meter.row(), ..Extras::default() };
+            lines.push(self.plan.line(&shown.layout, &reading, &extras));
         }
         if self.is_single {
             lines.iter().for_each(|line| screen.show(line));

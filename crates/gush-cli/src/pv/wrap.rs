@@ -9,35 +9,29 @@ use std::sync::Arc;
 use std::thread;
 
 use gush::{Errno, Rate, Side};
-use gush_text::{Doing, in_brackets, os_text};
+use gush_text::{Doing, os_text};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::args::PvArgs;
-use super::display::{DisplayHandle, Transfers};
-use super::inspect::{Inspect, Inspector};
+use super::display::Transfers;
 use super::moving::{MoveError, Moving, Output};
 use super::state::{StopReason, TransferState};
 use super::status::Status;
 use super::transfer::{Session, Stage, close, open_output};
 use super::values::Monitored;
-use super::{asked_size, plan};
 use crate::talk::{Talker, remedy};
 
 /// Runs the command on the inputs, and moves its output to the output.
 ///
 /// The status is that of the command, or of another failure if the command succeeded or its output
 /// could not be written.
-pub fn run(options: &PvArgs, talker: &Talker) -> ExitCode {
-    match wrapped(options, talker) {
-        Ok(status) => status,
-        Err(status) => status.into(),
-    }
-}
-
-fn wrapped(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
+///
+/// # Errors
+/// The status of a command that was not run; the error has been reported.
+pub fn run(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
     if options.store_and_forward.is_some() {
-        talker.say("-U cannot be used with a command; use -o to store its output");
-        return Err(Status::MISUSE);
+        let why = "-U cannot be used with a command; use -o to store its output";
+        return Err(Status::MISUSE.report(talker, why));
     }
     let output = open_output(options, talker)?;
     let mut session = Session::new(options, talker, &output)?;
@@ -45,21 +39,17 @@ fn wrapped(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
     session.device_bytes = None;
     let session = session;
     let side = options.monitor.unwrap_or(Monitored::Both);
-    let layout = session.layout(session.expected, None, side == Monitored::Both);
-    let into = session.state(session.expected, &layout, Stage::Whole);
-    let out = Arc::new(state_of_output(options));
+    let plan = session.plan(session.expected, None, side == Monitored::Both);
+    let into = session.state(session.expected, &plan, Stage::Whole);
+    // The bytes that a command writes are only counted.
+    let out = Arc::new(TransferState::new(options.inspect(), Rate::default()));
     session.signals.add(&out);
     // After the transfers are registered, so that a signal ends the command, too.
     let child = match start(options) {
         Ok(child) => child,
         Err(error) => {
             let path = options.command[0].as_ref();
-            let remedy = match talker.is_gnu_name() {
-                true => String::new(),
-                false => in_brackets(remedy(path, Doing::Starting, &error)),
-            };
-            let name = gush_text::quote::if_needed(path);
-            talker.say(format_args!("{name}: {}{remedy}", os_text(&error)));
+            talker.say_unopened(path, &error, remedy(path, Doing::Starting, &error));
             // As env(1) and timeout(1).
             let is_missing = error.kind() == std::io::ErrorKind::NotFound;
             return Ok(ExitCode::from(if is_missing { 127 } else { 126 }));
@@ -72,30 +62,24 @@ fn wrapped(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
         Monitored::Both => (&into, Some(&out)),
     };
     if side == Monitored::Output {
-        out.expect(asked_size(&options.display).unwrap_or_default());
+        out.expect(session.asked);
         out.set_input();
     }
-    let plan = plan(options, layout);
     let transfers = Transfers { shown, out: extras, watched: &[&into, &out] };
-    let display = match DisplayHandle::start(plan, &transfers, &session.screen, &session.delayed) {
+    let display = match session.show(plan, &transfers) {
         Ok(display) => display,
-        Err(errno) => {
+        Err(status) => {
             end(child);
-            return Err(session.cannot_show(errno));
+            return Err(status);
         }
     };
     let moved = move_both(&session, child, &into, &out, output);
     display.finish(true);
-    let Moved { ended, output, mut status, is_written, unread_bytes } = match moved {
-        Ok(moved) => moved,
-        Err(error) => {
-            talker.say(format_args!(
-                "cannot start a thread to feed the command: {}",
-                os_text(&error)
-            ));
-            return Err(Status::MISUSE);
-        }
-    };
+    let Moved { ended, output, mut status, is_written, unread_bytes } = moved.map_err(|error| {
+        let why = os_text(&error);
+        let what = format_args!("cannot start a thread to feed the command: {why}");
+        Status::MISUSE.report(talker, what)
+    })?;
     let is_ended_here = matches!(out.stop_reason(), Some(StopReason::Signal | StopReason::Stall));
     // Only known if the size of the input is.
     let is_fed_short = session.input_bytes().is_some_and(|bytes| into.bytes() < bytes);
@@ -107,14 +91,19 @@ fn wrapped(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
     }
     status.add(session.report_checksum(&into));
     status.add(close(output, talker));
-    Ok(match ended.map(|ended| (ended.code(), ended.signal())) {
-        // Lost output outweighs the status of the command.
-        _ if !is_written => status.into(),
-        Ok((Some(code @ 1..), _)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+    // Lost output outweighs the status of the command.
+    let own = is_written.then(|| ended.ok().and_then(own_status)).flatten();
+    Ok(own.map_or(status.into(), ExitCode::from))
+}
+
+/// The status of a command that has failed.
+fn own_status(ended: ExitStatus) -> Option<u8> {
+    match (ended.code(), ended.signal()) {
+        (Some(code @ 1..), _) => Some(u8::try_from(code).unwrap_or(1)),
         // As a shell reports a signal.
-        Ok((None, Some(signal))) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(255)),
-        _ => status.into(),
-    })
+        (None, Some(signal)) => Some(u8::try_from(128 + signal).unwrap_or(255)),
+        _ => None,
+    }
 }
 
 fn start(options: &PvArgs) -> io::Result<Child> {
@@ -133,12 +122,8 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-/// The bytes that a command writes are only counted.
-fn state_of_output(options: &PvArgs) -> TransferState {
-    let (lines, separator) = (options.counts_lines(), options.separator());
-    let inspector = Inspector::new(Inspect { lines, separator, ..Inspect::default() });
-    TransferState::new(inspector, lines, Rate::default())
-}
+/// The name of the moved output in messages.
+const OUTPUT: &str = "the command's output";
 
 /// The result of running a command.
 struct Moved {
@@ -169,9 +154,9 @@ fn move_both(
         let feeding = stdin.map(|stdin| {
             let feed = move || {
                 let input = Output::File(File::from(stdin));
-                let mut moving = session.moving(&session.options.files, into, input);
+                let mut moving = session.moving(into, input);
                 moving.output_name = "the command's input".to_owned();
-                moving.run();
+                moving.run(&session.options.files);
                 into.unwatch_output();
                 // Dropping the writing end here ends the command's input.
                 (moving.status, gush_process::reading_end(&moving.output).ok())
@@ -185,16 +170,16 @@ fn move_both(
                 return Err(error);
             }
         };
-        let mut emptying = session.moving(&[], out, output);
+        let mut emptying = session.moving(out, output);
         match stdout.as_ref().map(|stdout| emptying.pass(stdout, None)) {
             Some(Ok(report)) => {
-                emptying.explain("the command's output", report.explain());
+                emptying.explain(OUTPUT, report.explain());
                 // The end came before the move saw that it was cancelled.
                 if out.stop_reason().is_some() {
-                    emptying.report_end(&MoveError::by(Side::Source, Errno::CANCELED));
+                    emptying.report_end(OUTPUT, &MoveError::by(Side::Source, Errno::CANCELED));
                 }
             }
-            Some(Err(error)) => emptying.report_end(&error),
+            Some(Err(error)) => emptying.report_end(OUTPUT, &error),
             None => {}
         }
         // Let the command see that its output has no reader.

@@ -195,6 +195,23 @@ fn a_pv_that_was_killed_has_no_line_any_more() {
 }
 
 #[test]
+fn a_query_gives_its_line_back() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(40);
+    let files = || std::fs::read_dir(dir.path()).unwrap().count();
+    let asked = terminal.pv(dir.path(), &["-q"]).stdin(Stdio::piped()).spawn().unwrap();
+    let pid = asked.id().to_string();
+    let mut change = terminal.pv(dir.path(), &["-R", &pid]);
+    change.stderr(Stdio::null());
+    eventually("an answer", || change.status().unwrap().success());
+    let mut query = terminal.pv(dir.path(), &["-Q", &pid, "-c"]).spawn().unwrap();
+    eventually("its line", || files() == 1);
+    end(asked);
+    assert!(query.wait().unwrap().success());
+    assert_eq!(files(), 0);
+}
+
+#[test]
 fn pv_that_come_and_go_together_leave_nothing() {
     let dir = TempDir::new().unwrap();
     let terminal = Terminal::new(40);

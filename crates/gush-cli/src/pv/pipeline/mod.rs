@@ -13,7 +13,6 @@ use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,13 +22,10 @@ use rustix::io::Errno;
 use rustix::pipe::fcntl_getpipe_size;
 
 use super::args::PvArgs;
-use super::display::bounded_interval;
-use super::figures::Unit;
+use super::onlooker::{Onlooker, SLICE};
 use super::screen::Screen;
-use super::signals::{self, SignalHandler, lock};
-use super::state::TransferState;
+use super::signals::lock;
 use super::status::Status;
-use super::{screen_options, write_pid};
 use crate::talk::{self, Talker, write_out};
 use find::{Facts, Processes, Seen, pipelines};
 use look::{Look, Tracked};
@@ -56,8 +52,6 @@ impl FromStr for Target {
     }
 }
 
-/// The time between two samples.
-const SLICE: Duration = Duration::from_millis(50);
 /// How long one look may take until the verdict is certain; four times that on a machine too busy
 /// for the samples.
 const LONGEST_LOOK: Duration = Duration::from_secs(3);
@@ -69,43 +63,25 @@ const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 /// # Errors
 /// The status; the error has been reported.
 pub fn run(options: &PvArgs, target: Target, talker: &Talker) -> Result<Status, Status> {
-    let watcher = Watcher::begin(target).map_err(|why| refuse(talker, why))?;
+    let watcher = Watcher::begin(target).map_err(|why| Status::OTHER.report(talker, why))?;
     if options.widen {
         watcher.widen(talker);
     }
-    let shown = Shown {
-        json: options.json,
-        numeric: options.display.numeric,
-        unit: Unit { lines: false, bits: options.display.bits, decimal: options.display.si },
-        columns: options.display.width.filter(|&columns| columns > 0),
-    };
     if options.once {
-        return once(watcher, &shown, talker);
+        return once(watcher, options, talker);
     }
-    let screen = Screen::new(screen_options(options), talker);
-    if !screen.is_used() && !options.display.quiet && !shown.json {
+    let screen = Screen::new(options, talker);
+    if !screen.is_used() && !options.display.quiet && !options.json {
         let why = "standard error is not a terminal: use --once, -n, --json, or -f";
-        return Err(refuse(talker, why.to_owned()));
+        return Err(Status::OTHER.report(talker, why));
     }
-    let screen = Arc::new(Mutex::new(screen));
-    let state = Arc::new(TransferState::idle());
-    let signals = SignalHandler::begin(&screen, None)
-        .map_err(|errno| signals::cannot_handle(errno, talker))?;
-    signals.add(&state);
-    if let Some(name) = &options.pidfile {
-        write_pid(&signals, name, talker)?;
-    }
-    let interval = bounded_interval(options.display.interval.unwrap_or(Duration::from_secs(1)));
-    let written = follow(watcher, &shown, interval, &screen, &state);
-    lock(&screen).close();
-    signals.clean_up();
-    let mut status = Status::default();
+    let onlooker = Onlooker::begin(screen, talker)?;
+    onlooker.signals.write_pid(options, talker)?;
+    let written = follow(watcher, options, &onlooker);
+    let mut status = onlooker.end();
     if let Err(error) = written {
         talker.fail_output(&error);
         status.add(Status::TRANSFER);
-    }
-    if state.stop_reason().is_some() {
-        status.add(Status::SIGNAL);
     }
     Ok(status)
 }
@@ -113,51 +89,38 @@ pub fn run(options: &PvArgs, target: Target, talker: &Talker) -> Result<Status, 
 /// One look at the pipeline of a process, for `gush doctor pipeline`.
 pub fn look_once(pid: &str, json: bool, talker: &Talker) -> ExitCode {
     let begun = Target::from_str(pid).map_err(str::to_owned).and_then(Watcher::begin);
-    let shown = Shown { json, numeric: false, unit: Unit::default(), columns: None };
-    match begun.map_err(|why| refuse(talker, why)).and_then(|watcher| once(watcher, &shown, talker))
-    {
+    let options = PvArgs { json, ..PvArgs::default() };
+    let begun = begun.map_err(|why| Status::OTHER.report(talker, why));
+    match begun.and_then(|watcher| once(watcher, &options, talker)) {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn refuse(talker: &Talker, why: String) -> Status {
-    talker.say(why);
-    Status::OTHER
+fn lines(options: &PvArgs, looks: &[Look], columns: usize) -> Vec<String> {
+    let PvArgs { json, display, .. } = options;
+    let columns = display.columns().unwrap_or(columns);
+    let lines = |look: &Look| match display.numeric {
+        // Numbers and names always serialize.
+        _ if *json => vec![serde_json::to_string(look).unwrap_or_default()],
+        true => vec![text::numbers(look)],
+        false => text::lines(look, display.unit(false), columns),
+    };
+    let blocks = looks.iter().map(lines).collect::<Vec<_>>();
+    match *json || display.numeric {
+        true => blocks.concat(),
+        false => blocks.join(&String::new()),
+    }
 }
 
-/// The form of a look.
-struct Shown {
-    json: bool,
-    numeric: bool,
-    unit: Unit,
-    columns: Option<usize>,
-}
-
-impl Shown {
-    fn lines(&self, looks: &[Look], columns: usize) -> Vec<String> {
-        let lines = |look: &Look| match self {
-            // Numbers and names always serialize.
-            Self { json: true, .. } => vec![serde_json::to_string(look).unwrap_or_default()],
-            Self { numeric: true, .. } => vec![text::numbers(look)],
-            _ => text::lines(look, self.unit, self.columns.unwrap_or(columns)),
-        };
-        let blocks = looks.iter().map(lines).collect::<Vec<_>>();
-        match self.json || self.numeric {
-            true => blocks.concat(),
-            false => blocks.join(&String::new()),
-        }
-    }
-
-    fn print(&self, looks: &[Look]) -> io::Result<()> {
-        let is_cut = io::stdout().is_terminal();
-        let lines = self.lines(looks, if is_cut { talk::columns() } else { usize::MAX });
-        write_out(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())
-    }
+fn print(options: &PvArgs, looks: &[Look]) -> io::Result<()> {
+    let is_cut = io::stdout().is_terminal();
+    let lines = lines(options, looks, if is_cut { talk::columns() } else { usize::MAX });
+    write_out(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())
 }
 
 /// Looks until the verdict is certain, for 1 to 3 s.
-fn once(mut watcher: Watcher, shown: &Shown, talker: &Talker) -> Result<Status, Status> {
+fn once(mut watcher: Watcher, options: &PvArgs, talker: &Talker) -> Result<Status, Status> {
     let mut due = SHORTEST_LOOK;
     while watcher.sample() {
         let now = watcher.now();
@@ -174,9 +137,9 @@ fn once(mut watcher: Watcher, shown: &Shown, talker: &Talker) -> Result<Status, 
     }
     let looks = watcher.looks();
     if looks.is_empty() {
-        return Err(refuse(talker, "the pipeline has ended".to_owned()));
+        return Err(Status::OTHER.report(talker, "the pipeline has ended"));
     }
-    shown.print(&looks).map_err(|error| {
+    print(options, &looks).map_err(|error| {
         talker.fail_output(&error);
         Status::TRANSFER
     })?;
@@ -185,31 +148,24 @@ fn once(mut watcher: Watcher, shown: &Shown, talker: &Talker) -> Result<Status, 
 
 /// Shows a look each interval until the pipelines have ended, or a signal comes. Lines for programs
 /// go to standard output.
-fn follow(
-    mut watcher: Watcher,
-    shown: &Shown,
-    interval: Duration,
-    screen: &Mutex<Screen>,
-    state: &TransferState,
-) -> io::Result<()> {
-    let mut due = interval;
-    while state.stop_reason().is_none() && watcher.sample() {
-        let now = watcher.now();
-        if now >= due {
-            due = (due + interval).max(now);
+fn follow(mut watcher: Watcher, options: &PvArgs, onlooker: &Onlooker) -> io::Result<()> {
+    let interval = options.display.interval();
+    let mut written = Ok(());
+    onlooker.follow(interval, |is_due| {
+        let goes_on = watcher.sample();
+        if goes_on && is_due {
             watcher.search_if_cheap(interval);
             let looks = watcher.looks();
-            if shown.json || shown.numeric {
-                shown.print(&looks)?;
+            if options.json || options.display.numeric {
+                written = print(options, &looks);
             } else {
-                let mut screen = lock(screen);
-                let columns = screen.columns();
-                screen.show_block(&shown.lines(&looks, columns));
+                let lines = lines(options, &looks, talk::columns());
+                lock(&onlooker.screen).show_block(&lines);
             }
         }
-        thread::sleep(SLICE);
-    }
-    Ok(())
+        goes_on && written.is_ok()
+    });
+    written
 }
 
 /// Pipelines that are sampled.
