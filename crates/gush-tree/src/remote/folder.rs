@@ -1,11 +1,11 @@
 //! A directory of the target: where entries are made, by one name below a descriptor.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use gush::Unpoisoned;
 use gush_text::{mkdir_remedy, quote};
@@ -25,7 +25,7 @@ use crate::place::{FileId, Place, kind};
 use crate::tree::held;
 use crate::tree::mirror::Limits;
 use crate::tree::path::TreePath;
-use crate::tree::target_dir::{Pair, Source, TargetDir};
+use crate::tree::target_dir::{Pair, Slot, Source, TargetDir};
 use crate::xattr::Attributes;
 use crate::{links, remedy, special};
 
@@ -44,6 +44,27 @@ impl Default for Spared<'_> {
     }
 }
 
+/// The most directories of a copy that are held by a descriptor, its base aside.
+const MOST_HELD: usize = 128;
+
+/// The directories that are held, in the order in which they were opened. The oldest one is let go
+/// for another, and opened again where it is needed.
+#[derive(Debug, Default)]
+struct Holding(Mutex<VecDeque<Weak<Slot<()>>>>);
+
+impl Holding {
+    fn adds(&self, opened: &Arc<Slot<()>>) {
+        let mut held = self.0.lock().unpoisoned();
+        held.push_back(Arc::downgrade(opened));
+        if held.len() > MOST_HELD
+            && let Some(oldest) = held.pop_front()
+            && let Some(slot) = oldest.upgrade()
+        {
+            slot.lock().unpoisoned().take();
+        }
+    }
+}
+
 /// A directory of the target, made or found there.
 pub type Folder = TargetDir<Received>;
 
@@ -55,6 +76,7 @@ pub struct Received {
     portrait: Mutex<Portrait>,
     /// The copy is a base itself, by the name `.`.
     is_copy: bool,
+    holding: Arc<Holding>,
     /// Of a mirror, in its root and below.
     pub(super) limits: Option<Arc<Limits>>,
     /// Names of entries that could be those of partial files.
@@ -119,18 +141,17 @@ impl Folder {
         partial::looks_like_one(name) && self.taken.lock().unpoisoned().insert(name.to_owned())
     }
 
-    /// Closes the descriptor, which is opened again where it is needed. Not of a base.
-    pub fn let_go(&self) {
-        if self.above.is_some() {
-            self.release();
-        }
-    }
-
     /// The descriptor, opened again if it was let go.
     pub(super) fn fd(&self) -> io::Result<Arc<Pair<()>>> {
         let held = self.pair()?;
-        self.take_back(&held);
+        self.hold(&held);
         Ok(held)
+    }
+
+    fn hold(&self, pair: &Arc<Pair<()>>) {
+        if self.take_back(pair) {
+            self.holding.adds(&self.held);
+        }
     }
 
     /// The path of the tree's root, which is below the base, and the names from there.
@@ -196,9 +217,13 @@ impl Folder {
                 shown: place.shown.to_path_buf(),
                 limits: options.mirror.then(|| self.limits.clone().unwrap_or_else(begun)),
                 portrait: Mutex::new(portrait),
+                holding: Arc::clone(&self.holding),
                 ..Received::default()
             };
-            Ok(Self::start(Some(Arc::clone(self)), name.to_owned(), (received, ()), entered))
+            let above = Some(Arc::clone(self));
+            let folder = Self::start(above, name.to_owned(), (received, ()), entered);
+            folder.holding.adds(&folder.held);
+            Ok(folder)
         })
     }
 
@@ -216,7 +241,7 @@ impl Folder {
         let held = self.fd().map_err(|errno| held::lost(&self.shown, errno))?;
         // The one above is needed next, and the final mode may forbid the way there.
         if let Some(held) = above.pair_from(&held) {
-            above.take_back(&held);
+            above.hold(&held);
         }
         if options.dry_run {
             return Ok(true);
@@ -345,7 +370,7 @@ mod tests {
             let entered = chain[level]
                 .enter(OsStr::new("d"), (directory(), Spared::default()), &options)
                 .unwrap();
-            chain[level].let_go();
+            chain[level].release();
             chain.push(entered);
         }
         while chain.len() > 1 {
@@ -353,6 +378,34 @@ mod tests {
             assert!(ended.finish(&options, &mut ()).unwrap());
             assert!(chain.last().unwrap().is_held());
         }
+    }
+
+    /// A directory may be needed long after it was entered: for a file that comes late, or a link.
+    #[test]
+    fn the_directories_held_are_bounded_however_they_are_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CopyOptions::default();
+        let mut chain = vec![Folder::base(dir.path()).unwrap()];
+        let check = |chain: &[Arc<Folder>]| {
+            let held = chain.iter().filter(|folder| folder.is_held()).count();
+            assert!(held <= MOST_HELD + 1, "{held}");
+        };
+        for level in 0..2 * MOST_HELD {
+            let entered = chain[level]
+                .enter(OsStr::new("d"), (directory(), Spared::default()), &options)
+                .unwrap();
+            chain.push(entered);
+        }
+        check(&chain);
+        assert!(
+            chain[..2 * MOST_HELD].iter().all(|folder| folder.identity(OsStr::new("d")).is_some())
+        );
+        check(&chain);
+        for folder in chain.iter().rev() {
+            assert!(folder.finish(&options, &mut ()).unwrap());
+        }
+        check(&chain);
+        assert!(chain[1..=MOST_HELD].iter().all(|folder| folder.is_held()));
     }
 
     #[test]
@@ -364,7 +417,7 @@ mod tests {
             base.enter(OsStr::new("a"), (directory(), Spared::default()), &options).unwrap();
         let below =
             above.enter(OsStr::new("b"), (directory(), Spared::default()), &options).unwrap();
-        above.let_go();
+        above.release();
         std::fs::rename(dir.path().join("a/b"), dir.path().join("b")).unwrap();
         assert!(below.finish(&options, &mut ()).unwrap());
         assert!(!above.is_held());

@@ -96,7 +96,7 @@ mod tests {
                     continue;
                 }
             };
-            folder.let_go();
+            folder.release();
             for (name, mode) in [("file", 0o100_644), ("link", 0o120_777), ("fifo", 0o010_644)] {
                 let (shown, portrait) = (format!("{path}/{name}"), portrait(mode));
                 let name = OsStr::new(name);

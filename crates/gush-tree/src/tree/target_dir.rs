@@ -56,6 +56,9 @@ impl<S> AsFd for Pair<S> {
     }
 }
 
+/// The descriptors of a directory, while they are held.
+pub(crate) type Slot<S> = Mutex<Option<Arc<Pair<S>>>>;
+
 /// A directory of the target, from its making until all below is complete.
 #[derive(Debug)]
 pub struct TargetDir<S: Source> {
@@ -72,7 +75,7 @@ pub struct TargetDir<S: Source> {
     pub(crate) restore_bits: Option<u32>,
     /// The rules of the source's `.gitignore` files, if they were read.
     pub(crate) ignored: OnceLock<Option<Arc<GitIgnored>>>,
-    held: Mutex<Option<Arc<Pair<S::Held>>>>,
+    pub(crate) held: Arc<Slot<S::Held>>,
     source: S,
 }
 
@@ -92,6 +95,7 @@ impl<S: Source> TargetDir<S> {
         entered: Entered,
     ) -> Arc<Self> {
         let Entered { held, stat, is_new, is_link, is_imagined, restore_bits } = entered;
+        let pair = Pair { source: source_held, target: held };
         Arc::new(Self {
             above,
             name,
@@ -101,7 +105,7 @@ impl<S: Source> TargetDir<S> {
             is_imagined,
             restore_bits,
             ignored: OnceLock::new(),
-            held: Mutex::new(Some(Arc::new(Pair { source: source_held, target: held }))),
+            held: Arc::new(Mutex::new(Some(Arc::new(pair)))),
             source,
         })
     }
@@ -240,7 +244,7 @@ mod tests {
                 is_imagined: false,
                 restore_bits: None,
                 ignored: OnceLock::new(),
-                held: Mutex::new(None),
+                held: Arc::default(),
                 source: Default::default(),
             });
         }

@@ -1,6 +1,6 @@
 //! Directories from the record that enters one to the end of the last entry in it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
@@ -18,10 +18,6 @@ use super::shown::Shown;
 use crate::error::Error;
 use crate::record::{BASE, ToSender};
 
-/// The most descriptors held of directories entered, left, and ended, each; the others are opened
-/// again when they are needed.
-const MOST_HELD: usize = 96;
-
 /// Each directory on the way holds its path.
 const MOST_PATH_BYTES: usize = 32 << 10;
 
@@ -38,10 +34,6 @@ pub(super) struct Folders {
     open: Vec<u64>,
     /// What names the directories that are copied to, and those above: no source is one of them.
     targets: HashSet<u64>,
-    /// Directories that were left and have not ended, while they are held.
-    left: VecDeque<u64>,
-    /// Directories that have ended and may be needed for further names, while they are held.
-    ended: VecDeque<Arc<Folder>>,
 }
 
 /// A directory until all its entries have ended. `None` in place of one that failed.
@@ -59,7 +51,6 @@ struct Counted {
     waiting_bytes: usize,
     /// It or a directory below has an entry that may get further names.
     has_first: bool,
-    is_among_left: bool,
     /// The source was listed to its end.
     is_listed: bool,
 }
@@ -69,7 +60,7 @@ impl Folders {
         let targets = base.lineage().into_iter().collect();
         let base = Counted { folder: Some(base), ..Counted::default() };
         let counted = HashMap::from([(BASE, base)]);
-        Self { counted, open: vec![BASE], targets, ..Self::default() }
+        Self { counted, open: vec![BASE], targets }
     }
 
     /// Has all ended?
@@ -84,12 +75,11 @@ impl Folders {
 
     /// A directory that has not failed.
     pub fn get(&self, id: u64) -> Option<Arc<Folder>> {
-        self.counted.get(&id)?.folder.clone()
+        self.find(id)?
     }
 
-    /// A directory in which an entry is made; the inner `None` is one that failed.
-    pub fn find(&mut self, id: u64) -> Option<Option<Arc<Folder>>> {
-        self.bound_left(id);
+    /// A directory that has not ended; the inner `None` is one that failed.
+    pub fn find(&self, id: u64) -> Option<Option<Arc<Folder>>> {
         self.counted.get(&id).map(|counted| counted.folder.clone())
     }
 
@@ -101,44 +91,10 @@ impl Folders {
         }
     }
 
-    /// Bounds the descriptors of directories that were left and whose last entries are under way:
-    /// each one used is held, and another one let go.
-    fn bound_left(&mut self, id: u64) {
-        match self.counted.get_mut(&id) {
-            Some(counted) if counted.entries.is_some() && !counted.is_among_left => {
-                counted.is_among_left = true;
-            }
-            _ => return,
-        }
-        self.left.push_back(id);
-        if self.left.len() > MOST_HELD
-            && let Some(first) = self.left.pop_front()
-            && let Some(counted) = self.counted.get_mut(&first)
-        {
-            counted.is_among_left = false;
-            if let Some(folder) = &counted.folder {
-                folder.let_go();
-            }
-        }
-    }
-
     /// An entry of a directory may get further names: the directory is kept.
     pub fn has_first(&mut self, id: u64) {
         if let Some(counted) = self.counted.get_mut(&id) {
             counted.has_first = true;
-        }
-    }
-
-    /// Bounds the descriptors of directories that have ended.
-    pub fn hold(&mut self, folder: Arc<Folder>) {
-        if Arc::strong_count(&folder) == 1 {
-            return;
-        }
-        self.ended.push_back(folder);
-        if self.ended.len() > MOST_HELD
-            && let Some(first) = self.ended.pop_front()
-        {
-            first.let_go();
         }
     }
 
@@ -185,11 +141,6 @@ impl Session {
         let folders = &mut state.folders;
         if folders.open.last() != Some(&above) || folders.counted.contains_key(&id) {
             return Err(out_of_place("Enter"));
-        }
-        if let Some(high) = folders.open.len().checked_sub(MOST_HELD)
-            && let Some(folder) = folders.get(folders.open[high])
-        {
-            folder.let_go();
         }
         state.arrives()?;
         state.folders.open.push(id);
@@ -279,7 +230,6 @@ impl Session {
         }
         let Some(counted) = folders.counted.get_mut(&id) else { return Err(out_of_place("Leave")) };
         (counted.entries, counted.is_listed) = (Some(entries), is_listed);
-        folders.bound_left(id);
         self.end_folders(state, id)
     }
 
@@ -337,7 +287,6 @@ impl Session {
                     state.bounds.keep_path(path_bytes)?;
                     state.folders.has_first(counted.above);
                 }
-                state.folders.hold(folder);
             } else {
                 state = self.lock();
             }

@@ -124,7 +124,6 @@ impl Session {
                 let linked = self
                     .make_way((folder_id, &folder), &name, &portrait)
                     .and_then(|()| folder.link(&name, (&above, &first_name, identity)));
-                self.lock().folders.hold(above);
                 match linked {
                     // A later operand has replaced the copy.
                     Ok(false) => {
