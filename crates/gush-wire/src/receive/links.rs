@@ -112,8 +112,9 @@ impl Session {
                 Ok(Ending::Kept)
             }
             (Ok(OverwriteDecision::Keep), Some(_)) if options.dry_run => Ok(Ending::Kept),
-            (Ok(_), _) if options.dry_run => folder
-                .rehearse(&name, &portrait, options)
+            (Ok(_), _) if options.dry_run => self
+                .make_way((folder_id, &folder), &name, &portrait)
+                .and_then(|()| folder.rehearse(&name, &portrait, options))
                 .map(|()| Ending::Made { is_complete: true }),
             // There is no copy of which it could be a name.
             (Ok(_), None) => {

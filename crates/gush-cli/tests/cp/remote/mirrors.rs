@@ -213,6 +213,21 @@ fn a_mirror_removes_nothing_that_a_mount_in_its_source_may_hold() {
 #[test]
 fn a_mirror_keeps_special_files_and_links_that_did_not_change() {
     let dir = tempfile::tempdir().unwrap();
+/// Any name of a file may be the first; what has one of them goes.
+#[test]
+fn a_dry_run_reports_what_makes_way_for_each_name_of_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; echo f >s/a; ln s/a s/b
+        for way in 's h:t' 'h:s t'; do
+            mkdir -p t/a t/b; $C -aTv --delete --dry-run $way | sed 's/would remove/removed/;s/would copy //' >dry
+            $C -aTv --delete $way >run; grep -c removed run; diff <(sort dry) <(sort run); rm -r t
+        done",
+    );
+    assert_eq!(stdout(&output), "2\n2\n", "{output:?}");
+}
+
     let output = remote(
         dir.path(),
         "mkdir s; mkfifo s/fifo; ln -s x s/link; echo a >s/file
