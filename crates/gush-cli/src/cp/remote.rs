@@ -414,7 +414,7 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
                     Update::All if is_resumable => "--resume with -T or -t copies the rest",
                     _ => "copy again",
                 };
-                Some(format!("what has arrived whole stays; {goes_on}"))
+                Some(format!("{}; {goes_on}", reporter.copied()))
             }
             _ => None,
         };

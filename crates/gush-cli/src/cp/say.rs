@@ -31,6 +31,8 @@ pub struct Reporter<'a> {
     warnings: Warnings,
     /// The failures to list at the end, if requested.
     failures: Vec<String>,
+    /// The files that are copied whole, and their bytes.
+    copied: (usize, u64),
     /// The remedies that were said.
     remedies: Vec<&'static str>,
     /// Lines on standard output would collide with the display.
@@ -50,6 +52,7 @@ impl<'a> Reporter<'a> {
             display: progress::Display::new(messages.progress, talker),
             warnings: Warnings::default(),
             failures: Vec::new(),
+            copied: (0, 0),
             remedies: Vec::new(),
             out_is_terminal: io::stdout().is_terminal(),
             out_failed: false,
@@ -108,6 +111,10 @@ impl<'a> Reporter<'a> {
             if let Some(what) = what {
                 self.line(format_args!("{what} {}", quote::always(target)));
             }
+            if done.action == Action::Copied && done.complete {
+                self.copied.0 += 1;
+                self.copied.1 += done.report.as_ref().map_or(0, |report| report.bytes);
+            }
             if let Some(report) = &done.report {
                 self.explain(source, report, done);
             }
@@ -128,6 +135,17 @@ impl<'a> Reporter<'a> {
         let text = serde_json::to_string(record);
         let text = text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
         self.write_out(text.as_bytes());
+    }
+
+    /// How many files a copy that was broken off has left whole.
+    pub fn copied(&self) -> String {
+        match self.copied {
+            (0, _) => "no file is known to have arrived whole".into(),
+            (1, bytes) => format!("1 file of {bytes} bytes has arrived whole and stays"),
+            (files, bytes) => {
+                format!("{files} files of {bytes} bytes have arrived whole and stay")
+            }
+        }
     }
 
     /// `true` if all lines could be written.

@@ -256,11 +256,16 @@ impl Session {
 
     /// The session has failed, which the user at the sender is to know.
     pub fn tells_end(&self, error: Error) -> Error {
-        if self.shown.is_some() || error.is_known_there() {
+        if self.shown.is_some() {
+            return error;
+        }
+        let mut replies = self.replies();
+        if error.is_known_there() {
+            // Only one direction may be lost: what has arrived is counted there.
+            let _ = replies.flush();
             return error;
         }
         let text = error.to_string();
-        let mut replies = self.replies();
         replies.send(&ToSender::Refused(text.clone()));
         match replies.flush() {
             Ok(()) => Error::Refused(text),

@@ -129,7 +129,7 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
         // The greeting of gush, then an end; nothing is read, and a write waits for room.
         (
             ": | $G serve-tree; exec >&-; exec sleep 600",
-            "before the copy was complete (what has arrived whole stays; copy again)",
+            "before the copy was complete (no file is known to have arrived whole; copy again)",
         ),
         (": | $G serve-tree; exec <&-; exec sleep 600", "connection lost while sending"),
     ] {
@@ -143,6 +143,33 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
         );
         assert_eq!(output.status.code(), Some(1), "{shell}: {output:?}");
         assert!(stderr(&output).contains(said), "{shell}: {output:?}");
+    }
+}
+
+/// A session that is lost says how far it got, and what copies the rest.
+#[test]
+fn a_lost_session_counts_what_has_arrived() {
+    let one = "1 file of 2 bytes has arrived whole and stays";
+    let two = "2 files of 4 bytes have arrived whole and stay";
+    for (copy, said) in [
+        ("up -rpt h:t s/a s/big", format!("{one}; --resume with -T or -t copies the rest")),
+        ("up -rpt h:t s/a s/b s/big", format!("{two}; --resume with -T or -t copies the rest")),
+        ("down -rpt t --resume h:s/a h:s/big", format!("{one}; the same command copies the rest")),
+        ("down -rt t h:s/a h:s/b h:s/big", format!("{two}; copy again")),
+        ("up -t h:t s/big", "no file is known to have arrived whole; copy again".into()),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = remote(
+            dir.path(),
+            &format!(
+                "mkdir s t; echo a >s/a; echo b >s/b; head -c 9M /dev/urandom >s/big
+                printf '#!/bin/sh\nshift\nstdbuf -o0 head -c 3M | \"$@\"\n' >up
+                printf '#!/bin/sh\nshift\n\"$@\" | stdbuf -o0 head -c 3M\n' >down; chmod +x up down
+                timeout 60 $G cp --streams 1 --remote-gush $G --rsh ./{copy}; echo $?"
+            ),
+        );
+        assert_eq!(stdout(&output), "1\n", "{copy}: {output:?}");
+        assert!(stderr(&output).contains(&format!("({said})\n")), "{copy}: {output:?}");
     }
 }
 
