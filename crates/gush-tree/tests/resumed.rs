@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gush_tree::remote::{Draft, Folder, Names, Portrait};
+use gush_tree::remote::{Folder, Names, Portrait, UnfinishedFile};
 use gush_tree::{CopyOptions, Error, ModeRule};
 
 const MIB: u64 = 1 << 20;
@@ -33,15 +33,18 @@ fn portrait() -> Portrait {
     Portrait { mode: 0o100_640, size_bytes: SIZE_BYTES, ..Portrait::default() }
 }
 
-fn resume(dir: &Path, source: &[u8]) -> Result<Draft, Error> {
+fn resume(dir: &Path, source: &[u8]) -> Result<UnfinishedFile, Error> {
     let folder = Folder::base(dir)?;
-    Draft::resume_or_begin(&folder, OsStr::new(NAME), portrait(), source, &options())
+    UnfinishedFile::resume_or_begin(&folder, OsStr::new(NAME), portrait(), source, &options())
 }
 
 /// Begins a copy that resumes nothing.
 fn begin(dir: &Path) {
     let folder = Folder::base(dir).unwrap();
-    drop(Draft::begin(&folder, OsStr::new(NAME), portrait(), &CopyOptions::default()).unwrap());
+    drop(
+        UnfinishedFile::begin(&folder, OsStr::new(NAME), portrait(), &CopyOptions::default())
+            .unwrap(),
+    );
 }
 
 fn content() -> Vec<u8> {
@@ -51,8 +54,8 @@ fn content() -> Vec<u8> {
     content
 }
 
-fn write(draft: &Draft, part: Range<u64>) {
-    let file = File::from(draft.fd().try_clone_to_owned().unwrap());
+fn write(unfinished: &UnfinishedFile, part: Range<u64>) {
+    let file = File::from(unfinished.fd().try_clone_to_owned().unwrap());
     let bytes = &content()[part.start as usize..part.end as usize];
     file.write_all_at(bytes, part.start).unwrap();
 }
@@ -72,17 +75,17 @@ fn a_killed_copy_is_resumed_with_the_ranges_that_had_arrived() {
     let dir = tempfile::tempdir().unwrap();
     let (reads, writes) = rustix::pipe::pipe().unwrap();
     let child = gush_test::forked(|| {
-        let draft = resume(dir.path(), b"source").unwrap();
+        let unfinished = resume(dir.path(), b"source").unwrap();
         // Noted in parts, and not in their order.
-        write(&draft, 4 * MIB..12 * MIB);
+        write(&unfinished, 4 * MIB..12 * MIB);
         for part in [6 * MIB..12 * MIB, 4 * MIB..5 * MIB, 5 * MIB..6 * MIB] {
-            draft.has_arrived(part);
+            unfinished.has_arrived(part);
         }
-        write(&draft, 16 * MIB..SIZE_BYTES);
-        draft.has_arrived(16 * MIB..SIZE_BYTES);
+        write(&unfinished, 16 * MIB..SIZE_BYTES);
+        unfinished.has_arrived(16 * MIB..SIZE_BYTES);
         // Of these a part is written, and more is written than noted.
-        write(&draft, 0..2 * MIB);
-        draft.has_arrived(0..MIB - 1);
+        write(&unfinished, 0..2 * MIB);
+        unfinished.has_arrived(0..MIB - 1);
         rustix::io::write(&writes, b"x").unwrap();
         std::thread::sleep(std::time::Duration::from_secs(3600));
     });
@@ -94,20 +97,20 @@ fn a_killed_copy_is_resumed_with_the_ranges_that_had_arrived() {
     assert_eq!(names(dir.path()), [HIDDEN]);
     let mode = std::fs::metadata(dir.path().join(HIDDEN)).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
-    let draft = resume(dir.path(), b"source").unwrap();
-    assert_eq!(draft.missing_ranges(), [MIB - (256 << 10)..4 * MIB, 12 * MIB..16 * MIB]);
+    let unfinished = resume(dir.path(), b"source").unwrap();
+    assert_eq!(unfinished.missing_ranges(), [MIB - (256 << 10)..4 * MIB, 12 * MIB..16 * MIB]);
     let mut left = [1];
-    let file = File::from(draft.fd().try_clone_to_owned().unwrap());
+    let file = File::from(unfinished.fd().try_clone_to_owned().unwrap());
     file.read_exact_at(&mut left, MIB).unwrap();
     assert_eq!(left, [0], "a hole would not be one");
-    for part in draft.missing_ranges() {
-        write(&draft, part.clone());
-        draft.has_arrived(part);
+    for part in unfinished.missing_ranges() {
+        write(&unfinished, part.clone());
+        unfinished.has_arrived(part);
     }
-    assert!(draft.missing_ranges().is_empty());
-    draft.set_size().unwrap();
-    let digest = draft.digest().unwrap();
-    assert!(draft.finish(&options(), &mut ()).unwrap());
+    assert!(unfinished.missing_ranges().is_empty());
+    unfinished.set_size().unwrap();
+    let digest = unfinished.digest().unwrap();
+    assert!(unfinished.finish(&options(), &mut ()).unwrap());
     assert_eq!(names(dir.path()), [NAME]);
     let made = dir.path().join(NAME);
     assert!(std::fs::read(&made).unwrap() == content());
@@ -121,10 +124,10 @@ fn another_source_or_a_file_given_up_is_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
     let all = only(0..SIZE_BYTES);
     let begun = || {
-        let draft = resume(dir.path(), b"one").unwrap();
-        write(&draft, 0..8 * MIB);
-        draft.has_arrived(0..8 * MIB);
-        draft
+        let unfinished = resume(dir.path(), b"one").unwrap();
+        write(&unfinished, 0..8 * MIB);
+        unfinished.has_arrived(0..8 * MIB);
+        unfinished
     };
     drop(begun());
     assert_eq!(resume(dir.path(), b"one").unwrap().missing_ranges(), only(8 * MIB..SIZE_BYTES));
@@ -171,17 +174,24 @@ fn what_is_no_partial_file_of_this_user_is_neither_written_nor_removed() {
 fn a_name_of_the_source_is_that_of_no_partial_file() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
-    let draft = resume(dir.path(), b"source").unwrap();
+    let unfinished = resume(dir.path(), b"source").unwrap();
     std::fs::write(dir.path().join("new"), "note").unwrap();
     std::fs::rename(dir.path().join("new"), dir.path().join(HIDDEN)).unwrap();
-    let refused = draft.finish(&options(), &mut ()).unwrap_err().to_string();
+    let refused = unfinished.finish(&options(), &mut ()).unwrap_err().to_string();
     assert!(refused.contains("partial file was renamed, replaced or removed"), "{refused}");
     // Empty, it could be a partial file.
     std::fs::write(dir.path().join(HIDDEN), "").unwrap();
     let folder = Folder::base(dir.path()).unwrap();
     folder.takes(OsStr::new(HIDDEN));
-    let begin =
-        || Draft::resume_or_begin(&folder, OsStr::new(NAME), portrait(), b"source", &options());
+    let begin = || {
+        UnfinishedFile::resume_or_begin(
+            &folder,
+            OsStr::new(NAME),
+            portrait(),
+            b"source",
+            &options(),
+        )
+    };
     begin().unwrap().finish(&options(), &mut ()).unwrap();
     assert_eq!(std::fs::metadata(dir.path().join(HIDDEN)).unwrap().len(), 0);
 }

@@ -3,11 +3,10 @@
 //! The source side walks ([`walk`]) and takes a [`Portrait`] of each entry. The target side makes
 //! entries from portraits: below a [`Folder`], held by a descriptor and reached by one name at a
 //! time without following links, so that nothing outside the target can be named; the data of a
-//! regular file goes into a [`Draft`], which gets its name when it is complete. Metadata is applied
-//! by the same code as in a copy within one machine.
+//! regular file goes into an [`UnfinishedFile`], which gets its name when it is complete. Metadata
+//! is applied by the same code as in a copy within one machine.
 
 mod comparing;
-mod draft;
 mod failure;
 mod folder;
 mod mirroring;
@@ -15,15 +14,16 @@ mod owners;
 mod partial;
 mod portrait;
 mod rehearsing;
+mod unfinished;
 
 pub use crate::place::open_above;
-pub use draft::Draft;
 pub use failure::Failure;
 pub use folder::{Folder, Spared};
 pub use mirroring::Names;
 pub use partial::partial_name;
 pub use portrait::{Portrait, lineage, open_found};
 pub(crate) use portrait::{climb, identity};
+pub use unfinished::UnfinishedFile;
 
 pub use crate::metadata::kept::Updated;
 pub use crate::overwriting::OverwriteDecision;

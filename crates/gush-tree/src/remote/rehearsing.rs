@@ -53,7 +53,7 @@ mod tests {
     use crate::events::Events;
     use crate::options::Update;
     use crate::overwriting::OverwriteDecision;
-    use crate::remote::{Draft, Spared};
+    use crate::remote::{Spared, UnfinishedFile};
 
     fn portrait(mode: u32) -> Portrait {
         Portrait { mode, link_text: b"text".to_vec(), ..Portrait::default() }
@@ -113,8 +113,13 @@ mod tests {
                                 folder.rehearse(name, &portrait, options)?;
                             }
                             (FileType::RegularFile, false) => {
-                                let draft = Draft::begin(&folder, name, portrait.clone(), options)?;
-                                draft.finish(options, &mut said)?;
+                                let unfinished = UnfinishedFile::begin(
+                                    &folder,
+                                    name,
+                                    portrait.clone(),
+                                    options,
+                                )?;
+                                unfinished.finish(options, &mut said)?;
                             }
                             _ => drop(folder.make(name, &portrait, options, &mut said)?),
                         }

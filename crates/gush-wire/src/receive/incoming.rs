@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use gush::Unpoisoned;
 use gush_text::{errno_text, noted, quote};
 use gush_tree::Action;
-use gush_tree::remote::{Draft, Failure, Folder, Portrait};
+use gush_tree::remote::{Failure, Folder, Portrait, UnfinishedFile};
 
 use super::answers::{Arrival, Ending, Told};
 use super::bounds::weight;
@@ -40,7 +40,8 @@ pub(super) struct Incoming {
     work: Mutex<Work>,
 }
 
-/// Invariant: a thread holds the draft only while bytes of it are announced and have not arrived.
+/// Invariant: a thread holds the unfinished file only while bytes of it are announced and have not
+/// arrived.
 struct Work {
     stage: Stage,
     announced_bytes: u64,
@@ -66,7 +67,7 @@ struct Unwritten {
 enum Stage {
     /// The file is made at its first data: many may be announced before.
     Announced(Portrait),
-    Begun(Arc<Draft>),
+    Begun(Arc<UnfinishedFile>),
     /// The file is not made: what is there stays.
     Stays(Ending),
     /// Some data was not written. Other streams may still write theirs.
@@ -83,7 +84,8 @@ impl Incoming {
         resumes: Option<Vec<u8>>,
     ) -> Self {
         let Item { folder: folder_id, portrait, has_names, .. } = item;
-        let resuming = |source: &Vec<u8>| source.len() + Draft::resuming_bytes(portrait.size_bytes);
+        let resuming =
+            |source: &Vec<u8>| source.len() + UnfinishedFile::resuming_bytes(portrait.size_bytes);
         let waiting_bytes = weight(&portrait) + resumes.as_ref().map_or(0, resuming);
         Self {
             folder,
@@ -127,7 +129,7 @@ impl Incoming {
     }
 
     /// Makes the file, if it is not made yet.
-    fn begin(&self, session: &Session, work: &mut Work) -> Option<Arc<Draft>> {
+    fn begin(&self, session: &Session, work: &mut Work) -> Option<Arc<UnfinishedFile>> {
         if let Stage::Announced(portrait) = &mut work.stage {
             let portrait = std::mem::take(portrait);
             work.stage = match &self.folder {
@@ -138,7 +140,7 @@ impl Incoming {
             };
         }
         match &work.stage {
-            Stage::Begun(draft) => Some(Arc::clone(draft)),
+            Stage::Begun(unfinished) => Some(Arc::clone(unfinished)),
             _ => None,
         }
     }
@@ -154,18 +156,20 @@ impl Incoming {
             return Ok(Stage::Stays(stays));
         }
         session.make_way((self.folder_id, folder), name, &portrait)?;
-        let draft = match &self.resumes {
-            Some(source) => Draft::resume_or_begin(folder, name, portrait, source, options),
-            None => Draft::begin(folder, name, portrait, options),
+        let unfinished = match &self.resumes {
+            Some(source) => {
+                UnfinishedFile::resume_or_begin(folder, name, portrait, source, options)
+            }
+            None => UnfinishedFile::begin(folder, name, portrait, options),
         };
-        Ok(Stage::Begun(Arc::new(draft?)))
+        Ok(Stage::Begun(Arc::new(unfinished?)))
     }
 
     /// Opens what an earlier copy has left of the file, and tells what it lacks.
     pub fn resume(&self, session: &Session, id: u64) {
         let lacking = self
             .begin(session, &mut self.work.lock().unpoisoned())
-            .map(|draft| draft.missing_ranges());
+            .map(|unfinished| unfinished.missing_ranges());
         let mut ranges: Vec<_> =
             lacking.unwrap_or_default().into_iter().map(|range| (range.start, range.end)).collect();
         if let (Some(&(_, end)), true) = (ranges.last(), ranges.len() > MOST_RANGES) {
@@ -191,17 +195,17 @@ impl Incoming {
         work.announced_bytes += length as u64;
         work.end = work.end.max(offset + length as u64);
         ensure(work.announced_bytes <= self.size_bytes, "a file has more data than its size")?;
-        let draft = self.begin(session, &mut work);
+        let unfinished = self.begin(session, &mut work);
         drop(work);
-        let into = draft.as_ref().map(|draft| (draft.fd(), offset));
+        let into = unfinished.as_ref().map(|unfinished| (unfinished.fd(), offset));
         let shows = session.shown.as_ref().is_some_and(|shown| shown.wants_counts);
         let mut pace = Pace::new();
         // What a stream that is lost has brought of a frame is kept, too.
-        let keeps = draft.as_ref().filter(|_| self.resumes.is_some());
+        let keeps = unfinished.as_ref().filter(|_| self.resumes.is_some());
         let mut kept_to = offset - hole_bytes;
         let mut moved = |bytes| {
-            if let Some(draft) = keeps {
-                draft.has_arrived(kept_to..offset + bytes);
+            if let Some(unfinished) = keeps {
+                unfinished.has_arrived(kept_to..offset + bytes);
                 kept_to = offset + bytes;
             }
             if let Some(bytes) = shows.then(|| pace.due(bytes)).flatten() {
@@ -210,18 +214,18 @@ impl Incoming {
         };
         let observes = shows || keeps.is_some();
         let written = input.data(length, into, observes.then_some(&mut moved))?;
-        if let (Ok(()), Some(draft)) = (&written, keeps) {
-            draft.has_arrived(kept_to..offset + length as u64);
+        if let (Ok(()), Some(unfinished)) = (&written, keeps) {
+            unfinished.has_arrived(kept_to..offset + length as u64);
         }
         if shows && self.size_bytes > length as u64 {
             self.counts(session, pace.rest(length as u64) + hole_bytes);
         }
         let mut work = self.work.lock().unpoisoned();
-        if let Some(draft) = &draft {
+        if let Some(unfinished) = &unfinished {
             work.written_bytes += match written {
                 Ok(()) => length as u64,
                 Err(why) => {
-                    let (shown, partial) = (draft.shown(), draft.shown_partial());
+                    let (shown, partial) = (unfinished.shown(), unfinished.shown_partial());
                     work.stage = Stage::Unwritten(Unwritten { shown, partial, errno: why.errno });
                     why.written_bytes
                 }
@@ -229,13 +233,13 @@ impl Incoming {
         }
         let before = work.arrived_bytes / SYNCED_BYTES;
         work.arrived_bytes += length as u64;
-        if let (Some(draft), true) = (&draft, work.arrived_bytes / SYNCED_BYTES > before)
+        if let (Some(unfinished), true) = (&unfinished, work.arrived_bytes / SYNCED_BYTES > before)
             && self.resumes.is_some()
-            && let Err(error) = draft.sync()
+            && let Err(error) = unfinished.sync()
         {
             work.stage = Stage::Failed(error.into());
         }
-        drop(draft);
+        drop(unfinished);
         self.end_if_whole(session, work, id)
     }
 
@@ -286,8 +290,8 @@ impl Incoming {
         let written_bytes = work.written_bytes;
         let stage = std::mem::replace(&mut work.stage, Stage::Failed(Failure::default()));
         drop(work);
-        let draft = match stage {
-            Stage::Begun(draft) => Arc::into_inner(draft),
+        let unfinished = match stage {
+            Stage::Begun(unfinished) => Arc::into_inner(unfinished),
             Stage::Unwritten(why) => {
                 return session.end_entry(&arrival, None, Err(why.failure(written_bytes)));
             }
@@ -297,18 +301,18 @@ impl Incoming {
             }
             Stage::Announced(_) => None,
         };
-        let draft = draft.ok_or_else(|| out_of_place("the end of a file in use"))?;
-        let sized = if ends_in_hole { draft.set_size() } else { Ok(()) };
-        let ended = match sized.and_then(|()| verify(&draft, digest)) {
+        let unfinished = unfinished.ok_or_else(|| out_of_place("the end of a file in use"))?;
+        let sized = if ends_in_hole { unfinished.set_size() } else { Ok(()) };
+        let ended = match sized.and_then(|()| verify(&unfinished, digest)) {
             Ok(digest) => {
                 arrival.digest = digest;
-                draft
+                unfinished
                     .finish(&session.options, &mut Told(session))
                     .map(|is_complete| Ending::Made { is_complete })
             }
             Err(error) => {
                 // Nothing goes on with bytes that are wrong.
-                draft.discard();
+                unfinished.discard();
                 Err(error)
             }
         };
@@ -339,13 +343,16 @@ impl Unwritten {
     }
 }
 
-fn verify(draft: &Draft, sent: Option<String>) -> Result<Option<gush::Digest>, gush_tree::Error> {
+fn verify(
+    unfinished: &UnfinishedFile,
+    sent: Option<String>,
+) -> Result<Option<gush::Digest>, gush_tree::Error> {
     let Some(sent) = sent else { return Ok(None) };
-    let arrived = draft.digest()?;
+    let arrived = unfinished.digest()?;
     if arrived.to_string() == sent {
         return Ok(Some(arrived));
     }
-    let shown = draft.shown();
+    let shown = unfinished.shown();
     let [text, what] = [format!(" of {}", quote::always(&shown)), String::new()].map(|of_name| {
         format!("verification{of_name} failed: blake3 {arrived} arrived, {sent} was sent")
     });

@@ -33,7 +33,7 @@ pub(super) struct Walk<'s, 'e> {
     source: PathBuf,
     name: OsString,
     /// The directories entered and not left, from the base on.
-    open: Vec<Folder>,
+    open: Vec<OpenFolder>,
     /// Files for the queue, which takes many at once.
     batch: Vec<Found>,
     /// The root of the tree that is walked, and its path.
@@ -44,14 +44,14 @@ pub(super) struct Walk<'s, 'e> {
     slash: Option<Arc<OwnedFd>>,
 }
 
-struct Folder {
+struct OpenFolder {
     id: u64,
     entries: u64,
     path: PathBuf,
     is_listed: bool,
 }
 
-impl Folder {
+impl OpenFolder {
     fn new(id: u64, path: &Path) -> Self {
         Self { id, entries: 0, path: path.to_path_buf(), is_listed: true }
     }
@@ -77,7 +77,7 @@ impl<'s, 'e> Walk<'s, 'e> {
             names: HashSet::new(),
             source: PathBuf::new(),
             name: OsString::new(),
-            open: vec![Folder::new(BASE, Path::new(""))],
+            open: vec![OpenFolder::new(BASE, Path::new(""))],
             batch: Vec::with_capacity(MOST_BATCHED),
             tree: None,
             operand: None,
@@ -209,7 +209,7 @@ impl<'s, 'e> Walk<'s, 'e> {
     }
 
     /// The directory that entries are in.
-    fn folder(&mut self) -> &mut Folder {
+    fn folder(&mut self) -> &mut OpenFolder {
         self.open.last_mut().expect("the base is never left")
     }
 
@@ -354,14 +354,14 @@ impl<'s, 'e> Walk<'s, 'e> {
             session.first.record(&record)?;
         }
         self.folder().entries += 1;
-        self.open.push(Folder::new(id, path));
+        self.open.push(OpenFolder::new(id, path));
         self.tree.get_or_insert_with(|| (Arc::clone(dir), path.to_path_buf()));
         session.lock().depth += 1;
         Ok(())
     }
 
     fn leave(&mut self) -> Result<(), Error> {
-        let Folder { id, entries, is_listed, .. } =
+        let OpenFolder { id, entries, is_listed, .. } =
             self.open.pop().expect("a directory is left that was entered");
         self.session.lock().depth -= 1;
         self.session.first.record(&ToReceiver::Leave { id, entries, is_listed }).map(drop)

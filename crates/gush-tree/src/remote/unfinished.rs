@@ -31,7 +31,7 @@ const CLOSED: u32 = 0o600;
 /// A file that gets its data, then its attributes, and its name last. Dropped before, it leaves
 /// nothing but a partial file that can be resumed.
 #[derive(Debug)]
-pub struct Draft {
+pub struct UnfinishedFile {
     folder: Arc<Folder>,
     name: OsString,
     portrait: Portrait,
@@ -46,7 +46,7 @@ enum Unnamed {
     Partial(Partial),
 }
 
-impl Draft {
+impl UnfinishedFile {
     /// Begins the file with this name.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Draft {
     /// Where the data goes.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        match self.file.as_ref().expect("a draft has its file until it is finished") {
+        match self.file.as_ref().expect("an unfinished file has its file until it is finished") {
             Unnamed::Staged(file) => file.as_fd(),
             Unnamed::Partial(partial) => partial.fd(),
         }
@@ -284,7 +284,7 @@ fn has_old(folder: &Folder, place: &Place<'_>, portrait: &Portrait) -> Result<bo
     refuse_irreplaceable(place, &there, portrait.kind()).map(|()| true)
 }
 
-impl Drop for Draft {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
         if let Some(Unnamed::Staged(file)) = self.file.take() {
             let _ = self.folder.with(&self.name, |place| {
@@ -321,9 +321,10 @@ mod tests {
             (options.preserve.links, options.preserve.mode) = (keeps_links, mode);
             let folder = Folder::base(dir.path()).unwrap();
             let portrait = Portrait { mode: 0o100_750, ..Portrait::default() };
-            let draft = Draft::begin(&folder, OsStr::new("file"), portrait, &options).unwrap();
-            assert_eq!(fs::fstat(draft.fd()).unwrap().st_mode & 0o777, CLOSED);
-            assert!(draft.finish(&options, &mut ()).unwrap());
+            let unfinished =
+                UnfinishedFile::begin(&folder, OsStr::new("file"), portrait, &options).unwrap();
+            assert_eq!(fs::fstat(unfinished.fd()).unwrap().st_mode & 0o777, CLOSED);
+            assert!(unfinished.finish(&options, &mut ()).unwrap());
             modes.push(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777);
             assert_eq!(std::fs::read(&other).unwrap(), b"old");
         }
