@@ -1,5 +1,5 @@
-//! From two addresses to a connection, or to a [server](crate::server) of every client. Every wait is
-//! raced against [`Stop`](crate::Stop).
+//! From two addresses to a connection, or to a [server](crate::server) of every client. Every wait
+//! is raced against [`Stop`](crate::Stop).
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
