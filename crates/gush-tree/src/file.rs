@@ -180,7 +180,8 @@ impl Common<'_> {
         };
         match self.copied.turn(job.options(), job.source.stat, job.target) {
             Turn::Again(_) => {
-                if job.existing.is_some() {
+                if let Some(there) = &job.existing {
+                    self.writers.name_goes(there);
                     events.removed(job.target.place.shown);
                 }
                 return Done::new(Action::HardLinked);
@@ -294,6 +295,7 @@ impl Common<'_> {
                 Ok(Some(Done::new(Action::Skipped)))
             }
             Turn::Again(_) if job.options().dry_run => {
+                self.writers.name_goes(existing);
                 events.removed(target.shown);
                 Ok(Some(Done::new(Action::HardLinked)))
             }

@@ -75,10 +75,13 @@ impl Job<'_> {
         let looks_at_link = self.looks_at_link();
         // A directory just made has nothing at this name, and a look saved counts for every file of
         // a tree.
-        let existing = match is_new && (!looks_at_link || self.options().dry_run) {
+        let mut existing = match is_new && (!looks_at_link || self.options().dry_run) {
             true => None,
             false => self.existing(looks_at_link)?,
         };
+        if self.options().dry_run {
+            existing = existing.map(|there| self.common.writers.imagined(there));
+        }
         match existing {
             Some(existing) => self.prepare_existing(&existing, events),
             None => {
@@ -204,6 +207,7 @@ impl Job<'_> {
             if options.backup.is_some() {
                 prepared.existing = None;
             } else if self.goes_first(existing) {
+                self.common.writers.name_goes(existing);
                 prepared.displaces = self.is_displaced();
                 if !prepared.displaces {
                     events.removed(target.shown);

@@ -29,6 +29,8 @@ struct InUse {
     claimed: FileSet,
     /// Those of them that several names keep: no failure of one name ends their claim.
     kept_again: FileSet,
+    /// How many names a dry run would have taken from a file.
+    names_gone: HashMap<FileId, u64>,
 }
 
 /// A set of files. One inode number is most often near another: a bit for each of 64 takes a tenth
@@ -137,6 +139,22 @@ impl Writers {
     pub(crate) fn claim_new(&self, file: FileId) -> Claim<'_> {
         self.state.lock().unpoisoned().claimed.insert(file);
         Claim { writers: self, file }
+    }
+
+    /// A dry run takes a name from a file that has others.
+    pub(crate) fn name_goes(&self, existing: &Stat) {
+        if existing.st_nlink > 1 {
+            let mut state = self.state.lock().unpoisoned();
+            *state.names_gone.entry(FileId::of(existing)).or_default() += 1;
+        }
+    }
+
+    /// The file as it would be after what a dry run has done so far.
+    pub(crate) fn imagined(&self, mut existing: Stat) -> Stat {
+        let state = self.state.lock().unpoisoned();
+        let gone = state.names_gone.get(&FileId::of(&existing)).copied().unwrap_or(0);
+        existing.st_nlink = existing.st_nlink.saturating_sub(gone).max(1);
+        existing
     }
 
     pub(crate) fn is_claimed(&self, file: FileId) -> bool {

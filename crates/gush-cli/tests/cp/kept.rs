@@ -289,6 +289,20 @@ y' ] || ls -li s t
     }
 }
 
+/// The first of two names of a file is replaced, the last one is written to.
+#[test]
+fn a_dry_run_counts_the_names_that_would_be_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = says(
+        dir.path(),
+        "mkdir s t; echo 1 >s/a; echo 22 >s/b; echo 3 >t/a; ln t/a t/b
+        copied() { $G cp -rTv --delete --threads=1 $1 s t; }
+        copied --dry-run | sed 's/would remove/removed/; s/would copy //' >dry; cat dry
+        copied | cmp - dry",
+    );
+    assert_eq!(said.lines().count(), 3, "{said}");
+}
+
 /// Names that are links to each other on both sides, with equal bytes and with others.
 #[test]
 fn unchanged_links_are_no_copies() {
