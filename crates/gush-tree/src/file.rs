@@ -302,8 +302,10 @@ impl Common<'_> {
             Turn::Again(earlier) => match links::again(job, &earlier, events)? {
                 true => Ok(Some(Done::new(Action::HardLinked))),
                 false => {
-                    let claim = is_claimed.then(|| self.writers.claim_kept(existing)).flatten();
-                    claim.into_iter().for_each(Claim::keep);
+                    if is_claimed {
+                        let claim = self.writers.claim_kept(existing);
+                        claim.ok_or_else(|| open::holds_a_copy(target))?.keep();
+                    }
                     stays(events)
                 }
             },

@@ -467,9 +467,14 @@ pub(crate) fn overwrite_decision(
         {
             OverwriteDecision::Copy
         }
-        Update::Changed => {
-            keep_if(is_alike(existing, source) && has_same_time(options, existing, source))
+        Update::Changed
+            if !is_alike(existing, source) || !has_same_time(options, existing, source) =>
+        {
+            OverwriteDecision::Copy
         }
+        // Its text is compared: links that were made at once have one time.
+        Update::Changed if kind(source) == FileType::Symlink => OverwriteDecision::Compare,
+        Update::Changed => OverwriteDecision::Keep,
         Update::Different => match kind(source) {
             _ if !is_alike(existing, source) => OverwriteDecision::Copy,
             FileType::RegularFile | FileType::Symlink => OverwriteDecision::Compare,

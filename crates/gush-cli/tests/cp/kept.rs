@@ -289,6 +289,23 @@ y' ] || ls -li s t
     }
 }
 
+/// Links that were made at once have one time.
+#[test]
+fn a_link_with_another_text_is_copied_though_its_time_is_the_same() {
+    for (copy, operands) in [("$G cp", "s t"), ("$C", "s h:t"), ("$C", "h:s t")] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = remote(
+            dir.path(),
+            &format!(
+                "mkdir s t; ln -s ../b s/a; ln -s a t/a; ln -s same s/l; ln -s same t/l
+                touch -h -d @5 s/* t/*; stat -c %i t/l >before
+                {copy} -aT --update=changed {operands}; readlink t/a; stat -c %i t/l | cmp - before"
+            ),
+        );
+        assert_eq!((stdout(&output), stderr(&output)), ("../b\n".into(), String::new()), "{copy}");
+    }
+}
+
 /// The first of two names of a file is replaced, the last one is written to.
 #[test]
 fn a_dry_run_counts_the_names_that_would_be_gone() {
