@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gush::{Choice, Control, Errno, Holes, MethodName, Progress, Report, Side, hint_for};
-use gush_text::quote;
+use gush_text::{plural, quote};
 use gush_tree::{
     Action, Census, CopyOptions, Done, Error, Events, Question, Reflink, Share, TreeCounts,
 };
@@ -140,10 +140,11 @@ impl<'a> Reporter<'a> {
     /// How many files a copy that was broken off has left whole.
     pub fn copied(&self) -> String {
         match self.copied {
-            (0, _) => "no file is known to have arrived whole".into(),
-            (1, bytes) => format!("1 file of {bytes} bytes has arrived whole and stays"),
+            (0, _) => "what has arrived whole stays".into(),
             (files, bytes) => {
-                format!("{files} files of {bytes} bytes have arrived whole and stay")
+                let (has, stays) = if files == 1 { ("has", "stays") } else { ("have", "stay") };
+                let (files, bytes) = (plural(files, "file"), plural(bytes as usize, "byte"));
+                format!("{files} of {bytes} {has} arrived whole and {stays}")
             }
         }
     }
@@ -152,7 +153,7 @@ impl<'a> Reporter<'a> {
     pub fn finish(mut self) -> bool {
         self.display.finish();
         if !self.failures.is_empty() {
-            let failures = gush_text::plural(self.failures.len(), "failure");
+            let failures = plural(self.failures.len(), "failure");
             self.talker.say(format_args!("{failures} in all:"));
             self.failures.iter().for_each(|failure| self.talker.say(failure));
         }

@@ -129,7 +129,7 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
         // The greeting of gush, then an end; nothing is read, and a write waits for room.
         (
             ": | $G serve-tree; exec >&-; exec sleep 600",
-            "before the copy was complete (no file is known to have arrived whole; copy again)",
+            "before the copy was complete (what has arrived whole stays; copy again)",
         ),
         (": | $G serve-tree; exec <&-; exec sleep 600", "connection lost while sending"),
     ] {
@@ -156,7 +156,7 @@ fn a_lost_session_counts_what_has_arrived() {
         ("up -rpt h:t s/a s/b s/big", format!("{two}; --resume with -T or -t copies the rest")),
         ("down -rpt t --resume h:s/a h:s/big", format!("{one}; the same command copies the rest")),
         ("down -rt t h:s/a h:s/b h:s/big", format!("{two}; copy again")),
-        ("up -t h:t s/big", "no file is known to have arrived whole; copy again".into()),
+        ("up -t h:t s/big", "what has arrived whole stays; copy again".into()),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let output = remote(

@@ -208,11 +208,6 @@ fn a_mirror_removes_nothing_that_a_mount_in_its_source_may_hold() {
     }
 }
 
-/// What a rule of `--update` keeps is not removed by a mirror; a device with another number is
-/// replaced.
-#[test]
-fn a_mirror_keeps_special_files_and_links_that_did_not_change() {
-    let dir = tempfile::tempdir().unwrap();
 /// Any name of a file may be the first; what has one of them goes.
 #[test]
 fn a_dry_run_reports_what_makes_way_for_each_name_of_a_file() {
@@ -228,6 +223,11 @@ fn a_dry_run_reports_what_makes_way_for_each_name_of_a_file() {
     assert_eq!(stdout(&output), "2\n2\n", "{output:?}");
 }
 
+/// What a rule of `--update` keeps is not removed by a mirror; a device with another number is
+/// replaced.
+#[test]
+fn a_mirror_keeps_special_files_and_links_that_did_not_change() {
+    let dir = tempfile::tempdir().unwrap();
     let output = remote(
         dir.path(),
         "mkdir s; mkfifo s/fifo; ln -s x s/link; echo a >s/file
