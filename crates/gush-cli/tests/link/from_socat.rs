@@ -54,6 +54,8 @@ fn the_equivalent_does_what_socat_does() {
         "-u SYSTEM:'seq 3' CREATE:made,mode=600",
         "-u SYSTEM:'seq 4' \"OPEN:'a,b',creat\"",
         "-u SYSTEM:'seq 5' GOPEN:./appended",
+        "-u SYSTEM:'seq 5' GOPEN:./appended,trunc=0",
+        "-u OPEN:/etc/passwd!!PIPE CREATE:made",
         "-u /etc/passwd,rdonly -",
         "-r forward -R back SYSTEM:'echo to; read a; read b' SYSTEM:'echo fro; echo fro; read a'",
         "-u EXEC:'sh -c \"echo out; echo err >&2\"',stderr -",
@@ -381,11 +383,14 @@ fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
         return skipped("no socat to compare with");
     }
     const SEEN: [&str; 7] = ["brkint", "icrnl", "ixon", "imaxbel", "opost", "icanon", "echo"];
+    // They show only together with opost and echo.
+    const SHOWN: [&str; 2] = ["onlcr", "echoctl"];
     for (option, expected) in [
         ("raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon echo"),
         ("raw,echo=0", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
         ("echo=0,raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
         ("rawer", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
+        ("rawer,opost,echo", "-brkint -icrnl -ixon -imaxbel opost -icanon echo"),
         ("rawer,echo,raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon echo"),
         ("cfmakeraw", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
         ("cfmakeraw,raw", "-brkint -icrnl -ixon -imaxbel -opost -icanon -echo"),
@@ -400,16 +405,20 @@ fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
     ] {
         let arguments = format!("-u SYSTEM:'stty -a <&1 >seen',pty,{option} -");
         let equivalent = String::from_utf8(translated(&arguments).stdout).unwrap();
+        let mut shown = Vec::new();
         for line in [format!("socat {arguments}"), equivalent] {
             let dir = TempDir::new().unwrap();
             let done = shell(&line, dir.path());
             let seen = std::fs::read_to_string(dir.path().join("seen")).unwrap();
-            let modes: Vec<_> = seen
-                .split_whitespace()
-                .filter(|word| SEEN.contains(&word.trim_start_matches('-')))
-                .collect();
-            assert_eq!(modes.join(" "), expected, "{line}: {done:?}: {seen}");
+            let modes = |of: &[&str]| {
+                let is_of = |word: &&str| of.contains(&word.trim_start_matches('-'));
+                seen.split_whitespace().filter(is_of).collect::<Vec<_>>().join(" ")
+            };
+            assert_eq!(modes(&SEEN), expected, "{line}: {done:?}: {seen}");
+            shown.push(modes(&SHOWN));
         }
+        let is_shown = option.contains("opost");
+        assert!(!is_shown || shown[0] == shown[1], "{arguments}: {shown:?}");
     }
 }
 

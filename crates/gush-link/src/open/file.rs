@@ -48,7 +48,7 @@ pub(crate) async fn path(
             flags |= OFlags::CREATE;
         }
         if kind.is_none_or(|kind| kind.is_file())
-            && !options.has(Opt::Truncate)
+            && !options.is_on(Opt::Truncate)
             && !options.has(Opt::Seek)
             && !options.has(Opt::SeekEnd)
         {

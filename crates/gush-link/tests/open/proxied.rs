@@ -78,6 +78,8 @@ fn a_socks4_proxy_gets_an_address_and_one_of_socks4a_the_name() {
     for (answer, why) in [
         (&b"\0\x5b\0\0\0\0\0\0"[..], "rejects the request"),
         (b"\0\x5d\0\0\0\0\0\0", "does not accept this user"),
+        (b"\x04\x5b\0\0\0\0\0\0", "rejects the request"),
+        (b"\x04\x5c\0\0\0\0\0\0", "does not accept this user"),
         (b"HTTP/1.1", "does not answer as a SOCKS4 proxy does"),
         (b"\0\0\0\0\0\0\0\0", "does not answer as a SOCKS4 proxy does"),
         (b"\0", "in the middle of its answer"),

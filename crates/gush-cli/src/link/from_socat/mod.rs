@@ -226,11 +226,12 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     let writes = [Direction::Forward, Direction::Back].map(|way| parsed.one_way != Some(way));
     for (address, is_written) in [&first, &second].into_iter().zip(writes) {
         if is_written && address.side(true).iter().any(|part| appends_after_a_place(part)) {
-            let why = "GOPEN appends wherever it is set: OPEN writes there";
+            let why = "GOPEN appends whatever the offset: OPEN writes there";
             report.missing(&address.to_string(), why);
         }
     }
-    for (address, text) in [&first, &second].into_iter().zip(&parsed.addresses) {
+    let both = [&first, &second].into_iter().zip(&parsed.addresses);
+    for ((address, text), is_written) in both.zip(writes) {
         let shown = address.to_string();
         let only_writes = address.options().is_on(Opt::WriteOnly) || addresses::only_writes(text);
         if !is_one_way && only_writes {
@@ -238,10 +239,11 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
             report.missing(&shown, why);
         }
         let has_one_way = is_one_way || matches!(address.target(), Target::Joined(_));
-        if has_one_way && any_part(address, has_no_other_side) {
+        let used = if is_one_way { address.side(is_written) } else { address.parts() };
+        if has_one_way && used.into_iter().any(has_no_other_side) {
             let why =
-                "in one direction it has no other side: socat waits there for ever, or fills it";
-            report.missing(&shown, why);
+                "used in one direction it has no peer: socat waits there for ever, or fills it";
+            report.missing(text, why);
         }
         if parsed.families.of_peers.is_none() && any_part(address, sends_to_a_name) {
             let why = "datagrams go to the first IPv4 address of a name; UDP6 takes the other kind";

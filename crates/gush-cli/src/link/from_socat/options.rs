@@ -248,6 +248,7 @@ const FAMILY: &str = "pf protocol-family";
 pub const PASSED_SIGNALS: &str = "sighup sigint sigquit";
 const MADE_EARLY: &[(&str, &str)] =
     &[("perm-early", "mode"), ("user-early uid-e", "user"), ("group-early gid-e", "group")];
+const RAWER: &str = "rawer termios-rawer";
 const RAWEST: &str = "rawer termios-rawer cfmakeraw termios-cfmakeraw";
 
 /// Options that set a terminal, and what of it they set anew (xiotermios_spec in xio-termios.c,
@@ -425,7 +426,7 @@ impl SocatOptions {
             && [is_append, is_place].iter().all(|is| is(refused) || self.0.iter().any(is))
         {
             return Some(Advice::Instead(
-                "socat appends wherever it is set: say append alone to write, and this alone to read",
+                "socat appends whatever the offset: keep append to write, the offset to read",
             ));
         }
         let is_other_lock = |one: &Translated| one.ours == "lock" && one.name != refused.name;
@@ -574,6 +575,9 @@ impl Translated {
         let mut left = Vec::new();
         match self.name.to_ascii_lowercase().as_str() {
             "raw" if has(RAWEST) && !has("echo") => left.push("echo=0"),
+            // socat's rawer clears more than cfmakeraw(3).
+            "opost" if has(RAWER) && !has("onlcr") => left.push("onlcr=0"),
+            "echo" if has(RAWER) && !has("echoctl") => left.push("echoctl=0"),
             "sane" => {
                 if (has("raw") || has(RAWEST)) && !has("ixon") {
                     left.push("ixon=0");

@@ -440,9 +440,9 @@ fn a_part_without_an_equivalent_is_named_with_the_reason() {
         ("UDP-L:1 EXEC:a,nofork", "without TLS, datagrams"),
         ("- EXEC:a,nofork,pty", "nofork"),
         ("UDP-RECV:1 -", "only receives"),
-        ("-u PIPE -", "pipe:: in one direction it has no other side"),
-        ("-u - SOCKETPAIR", "in one direction it has no other side"),
-        ("PIPE!!CREATE:o -", "in one direction it has no other side"),
+        ("-u PIPE -", "PIPE: used in one direction it has no peer"),
+        ("-u - SOCKETPAIR", "SOCKETPAIR: used in one direction it has no peer"),
+        ("PIPE!!CREATE:o -", "PIPE!!CREATE:o: used in one direction it has no peer"),
         ("- CREATE:f", "only written"),
         ("CREAT:f,mode=600 SYSTEM:a", "only written"),
         ("SYSTEM:a OPEN:f,creat,wronly", "only written"),
@@ -454,12 +454,12 @@ fn a_part_without_an_equivalent_is_named_with_the_reason() {
         ("TCP6-LISTEN:1,range=127.0.0.0/8 -", "takes a range of IPv6"),
         ("-0 UDP:localhost:1 -", "datagrams go to the first IPv4 address"),
         ("-6 UDP-RECV:1,range=127.0.0.0/8 -", "takes a range of IPv6"),
-        ("-u - GOPEN:f,seek=4", "GOPEN appends wherever it is set"),
-        ("./f,seek-end=0 -", "GOPEN appends wherever it is set"),
+        ("-u - GOPEN:f,seek=4", "GOPEN appends whatever the offset"),
+        ("./f,seek-end=0 -", "GOPEN appends whatever the offset"),
         ("-u OPEN:f,seek-cur=0 -", "counts from the start"),
-        ("-u - OPEN:f,append,seek=4", "seek=4: socat appends wherever it is set"),
-        ("-u - OPEN:f,lseek64-end=-4,o-append", "o-append: socat appends wherever it is set"),
-        ("-u OPEN:f,append,seek-cur=4 -", "seek-cur=4: socat appends wherever it is set"),
+        ("-u - OPEN:f,append,seek=4", "seek=4: socat appends whatever the offset"),
+        ("-u - OPEN:f,lseek64-end=-4,o-append", "o-append: socat appends whatever the offset"),
+        ("-u OPEN:f,append,seek-cur=4 -", "seek-cur=4: socat appends whatever the offset"),
         ("EXEC:a,rawer -", "raw needs pty too"),
         ("EXEC:a,sane -", "exec COMMAND',pty"),
         ("OPEN:/dev/ttyS0,sane -", "stty -F DEVICE"),
@@ -480,6 +480,15 @@ fn a_part_without_an_equivalent_is_named_with_the_reason() {
     for (socat, why) in cases {
         let missing = missing(socat);
         assert!(missing.contains(why), "{socat}: {missing}");
+    }
+}
+
+/// What `sane` sets is not reported as options of the user's.
+#[test]
+fn a_sane_without_a_new_terminal_is_one_missing_part() {
+    for socat in ["EXEC:a,sane -", "- TCP:h:1,sane", "OPEN:/dev/ttyS0,raw,sane -"] {
+        let missing = missing(socat);
+        assert!(missing.contains("sane") && missing.lines().count() == 1, "{socat}: {missing}");
     }
 }
 

@@ -53,10 +53,12 @@ pub(super) async fn request(
     // The version of the answer, the answer, and a port and an address that mean nothing.
     let [version, answer, ..] = receive::<8>(proxy).await?;
     match (version, answer) {
-        // The protocol says 0; socat takes 4 too.
+        // The protocol says 0; socat takes others too.
         (0 | VERSION, GRANTED) => Ok(()),
-        (0, 91) => Err(refused("the proxy rejects the request, or it failed").passing(true)),
-        (0, 92 | 93) => Err(refused("the proxy does not accept this user")
+        (0 | VERSION, 91) => {
+            Err(refused("the proxy rejects the request, or it failed").passing(true))
+        }
+        (0 | VERSION, 92 | 93) => Err(refused("the proxy does not accept this user")
             .hinted("socksuser=NAME names another one")),
         _ => Err(refused("the proxy does not answer as a SOCKS4 proxy does")),
     }
