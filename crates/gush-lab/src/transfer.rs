@@ -101,8 +101,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<Run>, TransferError> {
 fn unfit(error: serde_json::Error) -> TransferError {
     let line = error.line();
     garbled(match error.classify() {
-        Category::Syntax => format!("line {line} is no JSON"),
-        Category::Eof => format!("it ends in the midst, in line {line}"),
+        Category::Syntax => format!("line {line} is not JSON"),
+        Category::Eof => format!("it ends in the middle of line {line}"),
         Category::Data | Category::Io => {
             format!(
                 "the JSON that ends in line {line} lacks a field of an export, or has one of another kind"

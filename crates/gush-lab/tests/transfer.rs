@@ -55,8 +55,8 @@ fn garbage_is_refused_with_a_sentence() {
         let said = refused(garbage);
         assert!(said.starts_with("is not an export of gush lab"), "{said}");
     }
-    assert!(refused(&EXPORT[..EXPORT.len() / 2]).contains("it ends in the midst"));
-    assert!(refused("{\n# Title\n}").ends_with("line 2 is no JSON"));
+    assert!(refused(&EXPORT[..EXPORT.len() / 2]).contains("it ends in the middle of line"));
+    assert!(refused("{\n# Title\n}").ends_with("line 2 is not JSON"));
     let lacking = refused("{\n\"format\": \"gush-lab-runs\"\n}");
     assert!(lacking.contains("line 3 lacks a field of an export"), "{lacking}");
     assert!(refused([0xFF, 0xFE, 0x00]).starts_with("is not an export"));

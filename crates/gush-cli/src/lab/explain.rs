@@ -106,7 +106,8 @@ impl ExplainArgs {
         // perf ends in order at an interrupt, and its half recording would look whole; or it is
         // killed, and would be said to have failed.
         if interrupt::requested() {
-            return Err(Error::refused("interrupted"));
+            talker.say("interrupted");
+            return Ok(session::interrupted_status());
         }
         let recording = recording?;
         let stacks = Stacks::of_script(&recording.script)?;

@@ -313,10 +313,6 @@ impl Ended {
     /// Success if every case was measured, and is in the store that the user named; after an
     /// interrupt, the status of an interrupted program.
     pub fn last_words(&self, screen: Screen) -> ExitCode {
-        /// Shells report a program ended by a signal with the signal's number above this one.
-        const BY_SIGNAL: u8 = 128;
-        const SIGINT: u8 = 2;
-
         // A run without a sample is in no store.
         let is_kept = !self.run.samples.is_empty();
         if is_kept {
@@ -337,14 +333,20 @@ impl Ended {
         }
         match screen.ended() {
             Err(status) => status,
-            Ok(()) if self.run.interrupted => {
-                ExitCode::from(BY_SIGNAL + interrupt::signal().unwrap_or(SIGINT))
-            }
+            Ok(()) if self.run.interrupted => interrupted_status(),
             Ok(()) if !self.run.failures.is_empty() => ExitCode::FAILURE,
             Ok(()) if self.is_unstored && self.keep.db.is_some() => ExitCode::FAILURE,
             Ok(()) => ExitCode::SUCCESS,
         }
     }
+}
+
+/// The status of a program that a signal has interrupted.
+pub fn interrupted_status() -> ExitCode {
+    /// Shells report a program ended by a signal with the signal's number above this one.
+    const BY_SIGNAL: u8 = 128;
+    const SIGINT: u8 = 2;
+    ExitCode::from(BY_SIGNAL + interrupt::signal().unwrap_or(SIGINT))
 }
 
 /// The runs before `this` that have figures.

@@ -159,6 +159,7 @@ fn a_signal_ends_the_lab_and_a_perf_that_hangs() {
         wait_until("perf has started", || pid.exists());
         kill_process(Pid::from_child(&lab), Signal::TERM).unwrap();
         wait_until(hangs, || lab.try_wait().unwrap().is_some());
+        assert_eq!(lab.wait().unwrap().code(), Some(128 + 15), "{hangs}");
         let mut said = String::new();
         lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "gush: lab: explain: interrupted\n", "{hangs}");

@@ -17,7 +17,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::line::{self, HEADER, VERSION};
-use super::{StoreError, failed};
+use super::{CANNOT_READ, StoreError, failed};
 
 /// How long a process waits for another that writes.
 const BUSY: Duration = Duration::from_secs(30);
@@ -59,7 +59,7 @@ impl Log {
         is_file_or_missing(path)?;
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|error| failed(path, "cannot open the store", error))?,
+            other => other.map_err(|error| failed(path, CANNOT_READ, error))?,
         };
         let log = Self { path: path.to_owned(), file };
         Ok(log.has_header()?.then_some(log))
@@ -97,7 +97,7 @@ impl Log {
 
     /// The bytes from `at` to the end of the file.
     pub fn read_from(&self, at: u64) -> Result<Vec<u8>, StoreError> {
-        let fails = |error| failed(&self.path, "cannot read the store", error);
+        let fails = |error| failed(&self.path, CANNOT_READ, error);
         let size = self.file.metadata().map_err(fails)?.len();
         let mut text = vec![0; usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX)];
         let have = self.read_at(&mut text, at)?;
@@ -113,7 +113,7 @@ impl Log {
                 Ok(0) => break,
                 Ok(read) => have += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(&self.path, "cannot read the store", error)),
+                Err(error) => return Err(failed(&self.path, CANNOT_READ, error)),
             }
         }
         Ok(have)

@@ -199,6 +199,8 @@ fn no_runs_yet(path: &Path) -> StoreError {
     ))
 }
 
+const CANNOT_READ: &str = "cannot read the store";
+
 fn failed(path: &Path, what: &'static str, source: io::Error) -> StoreError {
     use io::ErrorKind::{
         FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull, WouldBlock,
@@ -207,6 +209,7 @@ fn failed(path: &Path, what: &'static str, source: io::Error) -> StoreError {
         StorageFull | QuotaExceeded | FileTooLarge => {
             " (what was stored before is kept: make room, or name another place with --db)"
         }
+        PermissionDenied if what == CANNOT_READ => " (name another store with --db)",
         ReadOnlyFilesystem | PermissionDenied => {
             " (name another place with --db, or use --no-store)"
         }
