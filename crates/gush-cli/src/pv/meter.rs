@@ -51,9 +51,9 @@ const MOST_PERCENT: f64 = 100_000.0;
 const SHORTEST: Duration = Duration::from_micros(1);
 /// The shortest part of an interval with a separate rate, as in pv.
 const SHORTEST_PART: Duration = Duration::from_millis(10);
-/// The most readings that the average layouts back on.
+/// The most readings that the average looks back on.
 const MOST_KEPT: usize = 600;
-/// How far the sparkline layouts back.
+/// How far the sparkline looks back.
 const ROW: Duration = Duration::from_secs(60);
 /// The columns of the sparkline.
 pub const SPANS: usize = 20;

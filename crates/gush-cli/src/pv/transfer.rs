@@ -111,7 +111,7 @@ impl<'a> Session<'a> {
         let is_pipe = fcntl_getpipe_size(output).is_ok();
         let twin = is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten();
         let pipe = twin.filter(|_| gush_process::has_room()).and_then(pipes::enlarge);
-        signals.write_pid(options, talker)?;
+        signals.write_pid(options, talker).inspect_err(|_| lock(&screen).leave())?;
         Ok(Self {
             options,
             talker,

@@ -212,6 +212,19 @@ fn a_query_gives_its_line_back() {
 }
 
 #[test]
+fn a_pid_file_that_cannot_be_written_leaves_no_line_either() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(40);
+    let pid = std::process::id().to_string();
+    for what in [&["/etc/passwd"][..], &["--pipeline", &pid]] {
+        let arguments = [&["-c", "-P", "/nonexistent/pid"][..], what].concat();
+        let mut command = terminal.pv(dir.path(), &arguments);
+        assert!(!command.stdout(Stdio::null()).status().unwrap().success(), "{arguments:?}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{arguments:?}");
+    }
+}
+
+#[test]
 fn pv_that_come_and_go_together_leave_nothing() {
     let dir = TempDir::new().unwrap();
     let terminal = Terminal::new(40);

@@ -76,8 +76,13 @@ pub fn run(options: &PvArgs, target: Target, talker: &Talker) -> Result<Status, 
         return Err(Status::OTHER.report(talker, why));
     }
     let onlooker = Onlooker::begin(screen, talker)?;
-    onlooker.signals.write_pid(options, talker)?;
-    let written = follow(watcher, options, &onlooker);
+    let written = match onlooker.signals.write_pid(options, talker) {
+        Ok(()) => follow(watcher, options, &onlooker),
+        Err(status) => {
+            onlooker.end();
+            return Err(status);
+        }
+    };
     let mut status = onlooker.end();
     if let Err(error) = written {
         talker.fail_output(&error);
