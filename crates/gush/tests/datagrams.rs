@@ -276,6 +276,28 @@ fn boundaries_are_kept_from_datagram_socket_to_datagram_socket() {
     }
 }
 
+/// A splice out of a pipe makes one message of 16 pages at most (`splice_to_socket` of
+/// `fs/splice.c`).
+#[test]
+fn a_unix_datagram_of_many_pages_stays_one() {
+    const SIZES: &[usize] = &[100_000, 1];
+    for choice in served_here(&CHOICES) {
+        let (result, sizes) = within(30, &choice.to_string(), move || {
+            let (source, _far) = with_messages(SourceKind::UnixDatagram, SIZES);
+            let (target, far) = open_target(TargetKind::UnixDatagram).expect("a target");
+            let mover = Mover::new(&source, &target).method(choice).length_bytes(100_001);
+            (mover.run(), sizes_in(&far))
+        });
+        match result {
+            Ok(_) => assert_eq!(sizes, SIZES, "{choice}"),
+            Err(error) => {
+                assert!(error.is_refused() && choice != Choice::Auto, "{choice}: {error}");
+                assert!(sizes.is_empty(), "{choice}: {sizes:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_pipe_that_is_nearly_full_does_not_cut_a_datagram() {
     for choice in served_here(&CHOICES) {

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use gush::flow::{Carried, Fds, Flow, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::{Pipe, Pool};
-use gush::{Errno, Kind, Pages, PollFlags, Port, Side};
+use gush::{Choice, Errno, Kind, MethodName, Pages, PollFlags, Port, Side};
 
 fn pair() -> (UnixStream, UnixStream) {
     UnixStream::pair().expect("a pair")
@@ -133,6 +133,27 @@ fn a_flow_carries_on_with_bytes_in_hand() {
     assert_eq!((flow.delivered_bytes(), flow.in_flight_bytes()), (16, 0));
     std::io::Seek::rewind(&mut target).expect("a file");
     assert_eq!(std::io::read_to_string(&target).expect("text"), "in flight");
+}
+
+/// The pages behind what is lent stay in this process.
+#[test]
+fn a_flow_does_not_move_while_its_bytes_are_lent() {
+    let terms = Terms { choice: Choice::Only(MethodName::Vmsplice), ..Terms::default() };
+    let stream = PortState::known(Kind::Stream, true);
+    let mut flow = Flow::between(stream, stream, &terms).expect("a route");
+    let mut shelf = Shelf::new(Pool::new(4 << 20, 4));
+    let moves = |flow: &Flow| flow.carried().is_some();
+    let mut due = |flow: &mut Flow| match flow.next(4096, &mut shelf) {
+        Next::Do(op) => op,
+        other => panic!("no call is due: {other:?}"),
+    };
+    let read = due(&mut flow);
+    flow.learn(read, Ok(4096), &mut ());
+    assert_eq!((due(&mut flow), moves(&flow)), (Op::Lend, true));
+    flow.learn(Op::Lend, Ok(4096), &mut ());
+    assert_eq!((due(&mut flow), moves(&flow)), (Op::Empty, false));
+    flow.learn(Op::Empty, Ok(4096), &mut ());
+    assert!(moves(&flow));
 }
 
 #[test]

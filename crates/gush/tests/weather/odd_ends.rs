@@ -1,14 +1,18 @@
 //! Ends that are other than they seem, or go away.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use gush::{Choice, Control, Errno, Holes, MethodName, Mover};
-use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, mknodat, openat};
+use rustix::fs::{
+    CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, fcntl_add_seals, memfd_create,
+    mknodat, openat,
+};
 
 use crate::common::{
     Drainer, Ending, LoopDevice, Source, SourceKind, Target, TargetKind, file_methods, file_of,
@@ -144,6 +148,21 @@ fn a_reader_that_goes_away_is_an_error_that_counts_what_went_out() {
             }
         }
     }
+}
+
+/// Another method would find the end of the source, and report a success without them.
+#[test]
+fn bytes_that_were_taken_and_that_the_target_refuses_are_lost_with_an_error() {
+    let error = within(30, "a sealed file", || {
+        let (near, mut far) = UnixStream::pair().expect("a pair");
+        far.write_all(b"lost").expect("room");
+        drop(far);
+        let target = memfd_create("sealed", MemfdFlags::ALLOW_SEALING).expect("a file");
+        fcntl_add_seals(&target, SealFlags::WRITE).expect("a seal");
+        Mover::new(&near, &target).run().expect_err("4 bytes have no place")
+    });
+    assert_eq!(errno_of(&error), Some(Errno::PERM), "{error}");
+    assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (0, 4), "{error}");
 }
 
 #[test]
