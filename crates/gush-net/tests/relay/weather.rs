@@ -12,7 +12,7 @@ use crate::common::{
     Bridge, Wire, numbered, pair, read_numbered, run, settled, spawn_relay, write_numbered,
 };
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, Direction, End, Relay, RelayOptions};
+use gush_net::{Conduit, Direction, End, Relay, RelayOptions, RelayState};
 
 const METHODS: [Choice; 3] =
     [Choice::Auto, Choice::Only(MethodName::Splice), Choice::Only(MethodName::ReadWrite)];
@@ -254,6 +254,43 @@ fn a_file_that_is_cut_while_it_is_sent_is_an_error() {
         assert!(error.is_truncated(), "{error}");
         assert_eq!(reader.join().unwrap(), error.passed(Direction::Forward).bytes);
     }
+}
+
+#[test]
+fn a_file_that_is_cut_is_an_error_in_the_process_that_goes_on_with_it_too() {
+    const SIZE_BYTES: u64 = 100_000;
+    let mut file = file_of(SIZE_BYTES);
+    file.seek(std::io::SeekFrom::Start(90_000)).unwrap();
+    let (near, _far) = pair(Wire::Tcp);
+    let error = run(async {
+        let mut source = Conduit::new(file.try_clone().unwrap().into()).unwrap();
+        let mut target = Conduit::new(near.into()).unwrap();
+        let mut state = RelayState::default();
+        state.directions[0].delivered_bytes = 90_000;
+        let options = RelayOptions::new();
+        let ends = [&source, &target];
+        let mut relay = Relay::carry_on(&options, state, [None, None], ends).unwrap();
+        file.set_len(95_000).unwrap();
+        relay.copy(&mut source, &mut target).await.expect_err("cut")
+    });
+    assert!(error.is_truncated(), "{error}");
+    assert_eq!(error.passed(Direction::Forward).bytes, 95_000);
+}
+
+/// Its state does not say where the range ends.
+#[test]
+fn a_relay_that_sends_a_range_of_a_file_does_not_move() {
+    let file = file_of(32 << 20);
+    let (near, _far) = pair(Wire::Tcp);
+    run(async {
+        let mut near = Conduit::new(near.into()).unwrap();
+        let options = RelayOptions::new();
+        let mut relay = Relay::new(&options);
+        let sent = relay.send_file(&file, 0..31 << 20, &mut near);
+        let sent = gush_net::within(Duration::from_millis(20), sent).await;
+        assert!(sent.is_err(), "nobody reads");
+        assert!(relay.state().is_none());
+    });
 }
 
 #[test]
