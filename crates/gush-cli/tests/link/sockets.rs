@@ -80,9 +80,19 @@ fn what_others_sent_before_the_first_sender_was_known_is_reported_once_with_its_
     first.send_to(b"one", &place).unwrap();
     (0..3).for_each(|_| assert_eq!(other.send_to(b"no", &place).unwrap(), 2));
     link.signal(Signal::CONT);
-    let first = first.local_addr().unwrap();
+    let peer = first.local_addr().unwrap();
     let line = link.says("datagrams dropped");
-    assert!(line.contains(&format!("3 datagrams dropped, which are not from {first}")), "{line}");
+    assert!(line.contains(&format!("3 datagrams dropped, which are not from {peer}")), "{line}");
+    // What the pipe sends back is of the first sender alone.
+    first.set_read_timeout(Some(PATIENCE)).unwrap();
+    let heard = || {
+        let mut answer = [0; 64];
+        let bytes = first.recv(&mut answer).unwrap();
+        answer[..bytes].to_vec()
+    };
+    assert_eq!(heard(), b"one");
+    first.send_to(b"two", &place).unwrap();
+    assert_eq!(heard(), b"two");
 }
 
 /// Each end by a link, and between them the boundaries of packets.
