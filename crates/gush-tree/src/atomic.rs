@@ -429,6 +429,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_whose_name_another_has_by_now_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, old] = ["file", "old"].map(|name| dir.path().join(name));
+        std::fs::write(&old, "ours").unwrap();
+        let fd = File::open(&old).unwrap().into();
+        std::fs::remove_file(&old).unwrap();
+        std::fs::write(&old, "another").unwrap();
+        let staged = Staged::of_named(Place::here(&path), fd, &old);
+        assert_eq!(staged.err(), Some(Errno::STALE));
+        assert_eq!(std::fs::read(&old).unwrap(), b"another");
+        assert_eq!(names(dir.path()), ["old"]);
+    }
+
+    #[test]
     fn leftovers_of_the_killed_copy_go_and_all_else_stays() {
         let dir = tempfile::tempdir().unwrap();
         let (ours, others) = (7, 8);
