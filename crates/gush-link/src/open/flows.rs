@@ -460,3 +460,19 @@ async fn send(socket: &AsyncFd<OwnedFd>, datagram: &[u8], route: Route) -> io::R
     };
     socket.async_io(Interest::WRITABLE, send).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_is_served_waits_no_longer() {
+        let route = |port| Route { sender: ([127, 0, 0, 1], port).into(), local: None };
+        let mut senders = Senders { waiting_bytes: 12, ..Senders::default() };
+        for (port, datagram) in [(1, vec![0; 5]), (2, vec![0; 7])] {
+            senders.by_route.insert(route(port), Sender::Waiting(vec![datagram]));
+        }
+        assert_eq!(senders.take_waiting(route(1)), [vec![0; 5]]);
+        assert_eq!((senders.waiting_bytes, senders.by_route.len()), (7, 1));
+    }
+}
