@@ -211,7 +211,8 @@ impl Folder {
             let begun = || {
                 let above = spared.above.iter().copied().collect();
                 let (held, stat) = (entered.held.as_fd(), &entered.stat);
-                Arc::new(Limits::new(held, stat, above, spared.mounted))
+                let mounted = spared.mounted.filter(|_| partial::shares_identities());
+                Arc::new(Limits::new(held, stat, above, mounted))
             };
             let received = Received {
                 shown: place.shown.to_path_buf(),

@@ -20,7 +20,7 @@ pub use crate::place::open_above;
 pub use failure::Failure;
 pub use folder::{Folder, Spared};
 pub use mirroring::Names;
-pub use partial::partial_name;
+pub use partial::{partial_name, shares_identities};
 pub use portrait::{Portrait, lineage, open_found};
 pub(crate) use portrait::{climb, identity};
 pub use unfinished::UnfinishedFile;

@@ -18,7 +18,7 @@ use std::ops::{Range, RangeInclusive};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{LazyLock, Mutex, OnceLock};
 
 use gush::Unpoisoned;
 use rustix::fs::{self, FallocateFlags, OFlags, Stat};
@@ -71,14 +71,26 @@ struct Ranges {
     begun: HashMap<usize, u64>,
 }
 
+/// The name of a boot of this machine; `None` where /proc does not show it, as with its option
+/// `subset=pid`.
+fn named_boot() -> Option<Fingerprint> {
+    static BOOT: OnceLock<Option<Fingerprint>> = OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Fingerprint::from_str_radix(&id.trim().replace('-', ""), 16).ok()
+    })
+}
+
 /// A boot of this machine. Where it has no name, no other process is of the same one.
 pub(super) fn this_boot() -> Fingerprint {
-    static BOOT: OnceLock<Fingerprint> = OnceLock::new();
-    *BOOT.get_or_init(|| {
-        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let unknown = || Fingerprint::from(RandomState::new().hash_one(0));
-        Fingerprint::from_str_radix(&id.trim().replace('-', ""), 16).unwrap_or_else(|_| unknown())
-    })
+    static UNNAMED: LazyLock<Fingerprint> = LazyLock::new(|| RandomState::new().hash_one(0).into());
+    named_boot().unwrap_or(*UNNAMED)
+}
+
+/// Can another process find out whether it sees the same files?
+#[must_use]
+pub fn shares_identities() -> bool {
+    named_boot().is_some()
 }
 
 pub(super) fn is_worth_resuming(size_bytes: u64) -> bool {

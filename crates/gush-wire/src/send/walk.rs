@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gush_text::quote;
-use gush_tree::remote::{Visitor, lineage, mounted_below, open_found, walk};
+use gush_tree::remote::{Visitor, lineage, mounted_below, open_found, shares_identities, walk};
 use gush_tree::{Action, Dereference, Naming, Place};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 
@@ -391,7 +391,8 @@ impl Visitor for Walking<'_, '_, '_> {
         if self.is_root {
             name = self.root_name;
             if self.walk.session.options.mirror {
-                spared = (lineage(dir.as_fd()), mounted_below(dir.as_fd()));
+                let mounted = mounted_below(dir.as_fd()).filter(|_| shares_identities());
+                spared = (lineage(dir.as_fd()), mounted);
             }
             if spared.0.len() + spared.1.as_ref().map_or(0, Vec::len) > MOST_SPARED {
                 let text = format!(

@@ -2,6 +2,7 @@
 
 use super::{remote, remote_with_mounts};
 use crate::common::cp::{stderr, stdout};
+use crate::common::skipped;
 
 /// By what the kernel knows of the machine and of each directory, not by names.
 #[test]
@@ -95,6 +96,27 @@ fn a_mirror_spares_what_is_mounted_in_its_source() {
             let is_named = stderr(&output).contains("is the source or holds the source");
             assert_eq!(is_named, of != "d" && ended == "1", "{copy} {of}: {output:?}");
         }
+    }
+}
+
+/// Without a name of the boot neither side knows the files of the other again.
+#[test]
+fn a_mirror_removes_nothing_where_proc_does_not_name_the_boot() {
+    for operands in ["s h:t", "h:s t"] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = remote_with_mounts(
+            dir.path(),
+            &format!(
+                "mkdir -p s/m t/x; echo f >t/x/f; echo a >s/a; mount --bind t/x s/m
+                mount -t proc -o subset=pid none /proc || exit 77
+                $C -aT --delete {operands}; echo $?; cat t/x/f t/a"
+            ),
+        );
+        let Some(output) = output else { return };
+        if output.status.code() == Some(77) {
+            return skipped("no proc with subset=pid");
+        }
+        assert_eq!(stdout(&output), "1\nf\na\n", "{operands}: {output:?}");
     }
 }
 

@@ -113,7 +113,7 @@ impl Reason {
             Self::Mounted => "is in another mount or volume than the target, and is left as it is",
             Self::Source => "is the source or holds the source",
             Self::UnknownMounts => {
-                "may be mounted in the source: its mounts cannot be read (mount /proc, and give the \
+                "may be mounted in the source: its mounts cannot be read (mount /proc whole, and give the \
                  source a path below 4096 bytes that leads to it, and this user the right to search \
                  the directories above each mount)"
             }
