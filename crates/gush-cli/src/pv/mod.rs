@@ -100,7 +100,7 @@ fn act(mut options: PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
             (Some(target), None) => pipeline::run(&options, target, talker),
             (_, operand) => {
                 let operand = operand.map(|operand| shown(operand)).unwrap_or_default();
-                let why = format_args!("{operand}: --pipeline and --here copy no files");
+                let why = format!("{operand}: --pipeline and --here copy no files");
                 Err(Status::MISUSE.report(talker, why))
             }
         },
@@ -132,7 +132,7 @@ fn targets(options: &PvArgs, talker: &Talker) -> Result<Vec<WatchTarget>, Status
         match word.to_str().unwrap_or_default().parse() {
             Ok(more) => watched.push(more),
             Err(why) => {
-                let why = format_args!("{}: {why}", shown(word));
+                let why = format!("{}: {why}", shown(word));
                 return Err(Status::MISUSE.report(talker, why));
             }
         }

@@ -366,7 +366,7 @@ pub fn refuse_input(options: &PvArgs, talker: &Talker, name: &OsStr) -> Result<(
     };
     match options.files.iter().find(is_output) {
         Some(input) => {
-            let what = format_args!("input file is output file: {}", shown(input));
+            let what = format!("input file is output file: {}", shown(input));
             Err(Status::SAME_FILE.report(talker, what))
         }
         None => Ok(()),

@@ -77,7 +77,7 @@ pub fn run(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
     display.finish(true);
     let Moved { ended, output, mut status, is_written, unread_bytes } = moved.map_err(|error| {
         let why = os_text(&error);
-        let what = format_args!("cannot start a thread to feed the command: {why}");
+        let what = format!("cannot start a thread to feed the command: {why}");
         Status::MISUSE.report(talker, what)
     })?;
     let is_ended_here = matches!(out.stop_reason(), Some(StopReason::Signal | StopReason::Stall));
