@@ -429,6 +429,12 @@ impl SocatOptions {
                 "socat appends whatever the offset: keep append to write, the offset to read",
             ));
         }
+        let is_other_place = |one: &Translated| is_place(one) && one.name != refused.name;
+        if is_place(refused) && self.0.iter().any(is_other_place) {
+            return Some(Advice::Instead(
+                "socat fails at an offset before the file: keep the last",
+            ));
+        }
         let is_other_lock = |one: &Translated| one.ours == "lock" && one.name != refused.name;
         if refused.ours == "lock" && self.0.iter().any(is_other_lock) {
             return Some(Advice::Instead("gush link takes one lock of a file"));
@@ -598,7 +604,8 @@ impl Translated {
             [self, later].iter().all(|one| named(&one.ours).is_some_and(|one| group.contains(&one)))
         };
         if ONE_OF.iter().any(is_one_of) {
-            return true;
+            // socat seeks to each, and fails at one before the file's begin.
+            return !self.value.as_deref().is_some_and(|value| value.starts_with('-'));
         }
         if !self.ours.eq_ignore_ascii_case(&later.ours) {
             return false;
