@@ -302,7 +302,10 @@ fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
             "- UDP-LISTEN",
             "gush: link: UDP-LISTEN: udp-listen needs more, after a colon: udp-listen:[HOST:]PORT; a file of this name is written ./UDP-LISTEN\n",
         ),
-        ("- EXEC:'ssh h',nonblock,rawer", "gush: link: EXEC:ssh h: rawer: raw needs pty too\n"),
+        (
+            "- EXEC:'ssh h',nonblock,rawer",
+            "gush: link: EXEC:ssh h: rawer: a terminal setting needs pty too\n",
+        ),
         ("- TCP:h:1,retry=x", "retry=x: retry takes a number, or 'forever'\n"),
         ("- TCP:h:1,fnord", "gush: link: TCP:h:1: fnord: unknown option 'fnord' of tcp\n"),
         ("--statistcs - -", "unknown switch '--statistcs'; did you mean '--statistics'?\n"),
@@ -428,9 +431,9 @@ fn a_command_that_ends_or_reads_otherwise_is_noted() {
         ("-t 1 - EXEC:prog", "- exec:prog", ""),
         ("-t 1 TCP:h:1 EXEC:prog", "tcp:h:1,prefer=4 exec:prog", ""),
         ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1,prefer=4", "note: -T: a reader that takes nothing"),
-        ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell expands"),
+        ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,rawer' -", "note: `tty`: a shell expands"),
         ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix-client:$HOME/s'", "note: $HOME: a shell expands"),
-        ("-t 1 PTY,sane -", "pty,brkint,imaxbel -", ""),
+        ("-t 1 PTY,sane -", "pty,sane -", ""),
     ];
     for (socat, gush, note) in cases {
         let answer = translated(socat);

@@ -383,7 +383,7 @@ impl Drop for Group {
 }
 
 /// gush by the name of socat, and socat itself where it is installed.
-fn programs() -> Vec<Vec<&'static str>> {
+pub fn programs() -> Vec<Vec<&'static str>> {
     programs_as("")
 }
 

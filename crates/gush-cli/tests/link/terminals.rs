@@ -12,9 +12,13 @@ use std::time::Duration;
 
 use crate::common::link::{Killed, Running, echo, eventually, server};
 use crate::common::{gush, nobody, skipped};
+use crate::socat::programs;
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{ControlModes, InputModes, LocalModes, SpecialCodeIndex, Termios, tcgetattr};
+use rustix::termios::{
+    ControlModes, InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios,
+    tcgetattr, tcsetattr,
+};
 use tempfile::TempDir;
 
 /// A line: our side, and the name of the other.
@@ -44,10 +48,14 @@ fn talk(terminal: &mut File, words: &[u8]) {
 
 /// Everything of the settings that can be compared.
 fn settings(terminal: &OwnedFd) -> String {
-    let Termios { input_modes, output_modes, control_modes, local_modes, .. } =
-        tcgetattr(terminal).unwrap();
-    let speed = tcgetattr(terminal).unwrap().output_speed();
-    format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {speed}")
+    let all = tcgetattr(terminal).unwrap();
+    let Termios { input_modes, output_modes, local_modes, .. } = &all;
+    // Without the speed of the input (CIBAUD), where 0 is that of the output.
+    let control_modes = all.control_modes - ControlModes::from_bits_retain(0x100f_0000);
+    let [min, time] = [SpecialCodeIndex::VMIN, SpecialCodeIndex::VTIME]
+        .map(|index| u32::from(all.special_codes[index]));
+    let numbers = [all.output_speed(), all.input_speed(), min, time];
+    format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {numbers:?}")
 }
 
 #[test]
@@ -441,6 +449,52 @@ fn a_line_is_set_while_it_is_an_end_and_put_back_afterwards() {
         link.signal(signal);
         link.finish();
         assert_eq!(settings(&ours), before);
+    }
+}
+
+/// An existing line has settings of its own, which only some of socat's options change.
+#[test]
+fn a_line_is_set_as_socat_sets_it() {
+    for options in [
+        "raw",
+        "raw,echo=0",
+        "echo,raw",
+        "rawer",
+        "rawer,b9600",
+        "b9600,rawer,echo",
+        "cfmakeraw",
+        "cfmakeraw,ixoff,raw",
+        "sane",
+        "ixon=0,sane",
+        "raw,sane,echo=0",
+        "sane,rawer,sane",
+        "icanon,raw,icanon",
+        "echo=0,min=7,cfmakeraw,vtime=3",
+        "raw,parenb",
+        "cs7,rawer",
+    ] {
+        let mut shown = Vec::new();
+        for program in programs() {
+            let (ours, name) = line();
+            let line = opened(&name);
+            let mut before = tcgetattr(&line).unwrap();
+            before.input_modes ^= InputModes::from_bits_retain(0x7fff);
+            before.output_modes ^= OutputModes::OLCUC | OutputModes::ONLRET | OutputModes::XTABS;
+            before.control_modes ^= ControlModes::CLOCAL | ControlModes::CSTOPB;
+            before.local_modes |=
+                LocalModes::XCASE | LocalModes::NOFLSH | LocalModes::TOSTOP | LocalModes::ECHONL;
+            before.special_codes[SpecialCodeIndex::VTIME] = 5;
+            before.set_speed(19_200).unwrap();
+            tcsetattr(&line, OptionalActions::Now, &before).unwrap();
+            let unset = settings(&ours);
+            let address = format!("FILE:{},{options}", name.display());
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(["-u", &address, "-"]).stdout(Stdio::null());
+            let _running = Killed(command.spawn().unwrap());
+            eventually("the line is set", || settings(&ours) != unset);
+            shown.push(settings(&ours));
+        }
+        assert!(shown.iter().all(|one| *one == shown[0]), "{options}: {shown:#?}");
     }
 }
 

@@ -133,7 +133,6 @@ pub(crate) const SHAPES: &[Opt] = &[
     Opt::LockFile,
     Opt::WaitLock,
 ];
-pub(crate) const TERMINAL: &[Opt] = &[Opt::Raw, Opt::Echo, Opt::Terminal];
 pub(crate) const ACCESS: &[Opt] = &[Opt::ReadOnly, Opt::WriteOnly, Opt::ReadWrite];
 /// Of programs, and of what is opened before this process may become somebody else.
 pub(crate) const IDENTITY: &[Opt] = &[Opt::RunAs, Opt::SetUser, Opt::SetGroup, Opt::Chroot];
@@ -144,8 +143,6 @@ pub(crate) const PROGRAM: &[Opt] = &[
     Opt::InputNumber,
     Opt::OutputNumber,
     Opt::Pty,
-    Opt::Raw,
-    Opt::Echo,
     Opt::Terminal,
     Opt::Stderr,
     Opt::Setsid,
@@ -247,8 +244,6 @@ options! {
     Seek "seek" ["seek-set", "lseek", "lseek32", "lseek32-set", "lseek64", "lseek64-set"] Size, [], "start at this offset";
     SeekEnd "seek-end" [] Offset, [], "start so many bytes after the end, or before it (-1K); with ignoreeof as tail -f does";
     Pty "pty" [] Flag, [], "run the program on a pseudo-terminal";
-    Raw "raw" ["rawer", "cfmakeraw", "termios-rawer", "termios-cfmakeraw"] Flag, [Pty], "raw mode: the terminal alters nothing, and gets no end-of-file character";
-    Echo "echo" [] Flag, [Pty], "echo input; on unless raw";
     Stderr "stderr" [] Flag, [], "also read the program's standard error; on with pty";
     Setsid "setsid" [] Flag, [], "start the program in a new session";
     SigHup "sighup" [] Flag, [], "pass SIGHUP on to the program; the link goes on, but with fork takes no new clients";
@@ -270,7 +265,7 @@ options! {
     SocksUser "socksuser" [] Name, [], "user name to send to the proxy (default: LOGNAME, USER or anonymous)";
     Link "link" ["symbolic-link"] Path, [], "symbolic link to the pseudo-terminal, removed at the end; with unlink an existing link is replaced; with several clients it points to the newest";
     WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "wait until a program opens the pseudo-terminal, and end when it is closed";
-    Terminal "SETTING" [] Flag, [Pty], "terminal setting, as in stty(1): b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; restored at the end";
+    Terminal "SETTING" [] Flag, [Pty], "terminal settings in their order, as in stty(1): raw (alters nothing, echoes nothing, knows no end-of-file character), stty-raw (leaves the echo), rawer (as in socat), sane, echo=0, b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; restored at the end";
     Crnl "crnl" ["crlf"] Flag, [], "convert line ends: CR LF here, LF on the other side; copies through memory";
     Cr "cr" [] Flag, [], "convert line ends: CR here, LF on the other side; copies through memory";
     IgnoreEof "ignoreeof" ["ignore-eof", "ignoreof"] Flag, [], "keep waiting at the end of the data, like tail -f; copies through memory";

@@ -283,6 +283,11 @@ fn reserved(word: &str) -> Option<String> {
             kinds.iter().map(|kind| format!("{kind},{usage}")).collect::<Vec<_>>().join(", ")
         ));
     }
+    if Setting::names().any(|name| name.eq_ignore_ascii_case(word)) {
+        return Some(format!(
+            "'{word}' alone is not an address but a setting of a terminal: pty,{word}; {file}"
+        ));
+    }
     is_of_socat(word).then(|| format!("gush has no kind of address '{word}', as socat has; {file}"))
 }
 
@@ -420,10 +425,11 @@ fn check(kind: Kind, options: &Options, places: &Places) -> Result<(), Fault> {
         let asked = needs.iter().any(|&needed| kind.takes(needed));
         if asked && !needs.iter().any(|&needed| options.has(needed)) {
             let names: Vec<_> = needs.iter().map(|needed| needed.name()).collect();
-            return fault(
-                place.clone(),
-                format!("{} needs {} too", option.name(), names.join(" or ")),
-            );
+            let name = match option {
+                Opt::Terminal => "a terminal setting",
+                option => option.name(),
+            };
+            return fault(place.clone(), format!("{name} needs {} too", names.join(" or ")));
         }
     }
     let is_on = |option| options.has(option) && options.flag(option) != Some(false);

@@ -18,6 +18,8 @@ enum Means {
     Size(ControlModes),
     Code(SpecialCodeIndex),
     Speed(Line),
+    /// Many modes at once.
+    Preset(fn(&mut Termios)),
 }
 
 /// Which speeds of a line.
@@ -43,6 +45,11 @@ macro_rules! rows {
 }
 
 const ROWS: &[SettingRow] = rows![
+    "raw" ["cfmakeraw", "termios-cfmakeraw"] Preset(Termios::make_raw);
+    "stty-raw" [] Preset(stty_raw);
+    "rawer" ["termios-rawer"] Preset(rawer);
+    "sane" [] Preset(sane);
+    "echo" [] Local(LocalModes::ECHO);
     "ispeed" Speed(Line::Input);
     "ospeed" Speed(Line::Output);
     "cs5" Size(ControlModes::CS5);
@@ -103,6 +110,56 @@ const ROWS: &[SettingRow] = rows![
     "lnext" ["vlnext"] Code(SpecialCodeIndex::VLNEXT);
 ];
 
+/// As stty(1) and socat(1) have `raw`: the echo, the size of characters and the parity stay.
+fn stty_raw(settings: &mut Termios) {
+    settings.input_modes &= InputModes::IUTF8;
+    settings.output_modes -= OutputModes::OPOST;
+    settings.local_modes -= LocalModes::ISIG | LocalModes::ICANON | LocalModes::XCASE;
+    read_each_byte(settings);
+}
+
+/// As socat(1) has it: every mode is off, and the speed is 0, which hangs a modem up.
+fn rawer(settings: &mut Termios) {
+    settings.input_modes = InputModes::empty();
+    settings.output_modes = OutputModes::empty();
+    settings.control_modes = ControlModes::CREAD | ControlModes::CS8;
+    settings.local_modes = LocalModes::empty();
+    read_each_byte(settings);
+}
+
+fn read_each_byte(settings: &mut Termios) {
+    settings.special_codes[SpecialCodeIndex::VMIN] = 1;
+    settings.special_codes[SpecialCodeIndex::VTIME] = 0;
+}
+
+/// As socat(1) has it, which leaves `ixon` and the special characters that stty(1) sets, too.
+fn sane(settings: &mut Termios) {
+    settings.input_modes -= InputModes::IGNBRK
+        | InputModes::INLCR
+        | InputModes::IGNCR
+        | InputModes::IXOFF
+        | InputModes::IUCLC
+        | InputModes::IXANY;
+    settings.input_modes |= InputModes::BRKINT | InputModes::ICRNL | InputModes::IMAXBEL;
+    // The delays, too, are off.
+    settings.output_modes = OutputModes::OPOST | OutputModes::ONLCR;
+    settings.control_modes |= ControlModes::CREAD;
+    // FLUSHO and PENDIN stay.
+    settings.local_modes -= LocalModes::ECHONL
+        | LocalModes::NOFLSH
+        | LocalModes::XCASE
+        | LocalModes::TOSTOP
+        | LocalModes::ECHOPRT;
+    settings.local_modes |= LocalModes::ISIG
+        | LocalModes::ICANON
+        | LocalModes::IEXTEN
+        | LocalModes::ECHO
+        | LocalModes::ECHOE
+        | LocalModes::ECHOK
+        | LocalModes::ECHOCTL
+        | LocalModes::ECHOKE;
+}
+
 /// `bN`, such as `b115200`: both speeds of a line.
 const BAUD: SettingRow = SettingRow { name: "b", aliases: &[], means: Means::Speed(Line::Both) };
 
@@ -138,9 +195,9 @@ impl Setting {
                 .and_then(super::value::number::<u8>)
                 .map(u32::from)
                 .ok_or("takes the number of a byte, from 0 to 255"),
-            Means::Size(_) => match value {
+            Means::Size(_) | Means::Preset(_) => match value {
                 None => Ok(1),
-                Some(_) => Err("a size such as cs8 has no value"),
+                Some(_) => Err("has no value"),
             },
             _ => is_on(value).ok_or("is switched by 1, 0, yes, no, on, off, true or false"),
         };
@@ -161,6 +218,7 @@ impl Setting {
             Means::Size(size) => {
                 settings.control_modes = (settings.control_modes - ControlModes::CSIZE) | size;
             }
+            Means::Preset(change) => change(settings),
             // Read as one byte.
             Means::Code(index) => settings.special_codes[index] = self.value.to_le_bytes()[0],
             Means::Speed(Line::Both) => settings.set_speed(self.value)?,

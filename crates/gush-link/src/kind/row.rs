@@ -9,7 +9,7 @@ use crate::address::error::Fault;
 use crate::address::options::TLS;
 use crate::address::options::{
     ACCESS, BOUND, CALLING, CONNECTED, CONTENT, EMPTY, IDENTITY, IP, MANY, NAMED, OWNED, PASSED,
-    PROGRAM, PROXIED, RETRIED, SERVING, SOCKET, TCP, TERMINAL,
+    PROGRAM, PROXIED, RETRIED, SERVING, SOCKET, TCP,
 };
 use crate::address::{
     Address, Command, Family, Inherited, Local, Nothing, Opt, Options, Remote, Standard, Through,
@@ -217,16 +217,16 @@ macro_rules! listens {
 kinds! {
     Stdio(Standard) "-", "standard input and output";
         keywords [Plain ["-", "stdio"], Input ["stdin"], Output ["stdout"]];
-        options [IDENTITY, [Lock], TERMINAL, [Shared]],
+        options [IDENTITY, [Lock], [Terminal], [Shared]],
         stands_alone: true;
         opens One |which, options, how| inherit::stdio(*which, options, how)?;
     Path(PathBuf) "PATH", "a file (appended to; created with -u), FIFO, device or Unix socket";
         keywords [Plain ["gopen"]];
-        options [IDENTITY, [Lock], RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, [Shared]];
+        options [IDENTITY, [Lock], RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, [Terminal], [Shared]];
         opens One |path, options, how| file::path(path, options, how).await?;
     File(PathBuf) "file:PATH", "a file or device, written from the start by default";
         keywords [Plain ["file", "open"], Create ["create", "creat"]];
-        options [IDENTITY, [Lock], RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, TERMINAL, [Shared]];
+        options [IDENTITY, [Lock], RETRIED, CONTENT, ACCESS, [NonBlock], OWNED, [Terminal], [Shared]];
         opens One |path, options, how| file::file(path, options, how).await?;
     Pipe(Option<PathBuf>) "pipe:[PATH]", "a FIFO, created if missing and removed at the end; without PATH an echo";
         keywords [Plain ["pipe", "fifo", "echo"]];
@@ -240,12 +240,12 @@ kinds! {
         opens One |_, _, how| file::socket_pair(how)?;
     Pty(Nothing) "pty", "a new pseudo-terminal, which programs open one after the other";
         keywords [Plain ["pty"]];
-        options [[Link, Unlink, UnlinkClose, WaitSlave], TERMINAL, OWNED, [Shared]],
+        options [[Link, Unlink, UnlinkClose, WaitSlave], [Terminal], OWNED, [Shared]],
         stands_alone: true, descriptors: 2;
         opens One |_, options, _| pty::open(options).await?;
     Fd(i32) "fd:N", "an inherited descriptor";
         keywords [Plain ["fd"]];
-        options [IDENTITY, [Lock], ACCESS, TERMINAL, [Shared]];
+        options [IDENTITY, [Lock], ACCESS, [Terminal], [Shared]];
         opens One |number, options, how| inherit::numbered(*number, options, how)?;
     Exec(Command) "exec:COMMAND", "a program, with arguments split as by a shell";
         keywords [Plain ["exec"]];

@@ -21,7 +21,6 @@ use super::keeper::Made;
 use super::permissions::{Permissions, file_mode};
 use super::publish::has_last_part;
 use super::{End, OpenOptions, Peer, connect, inherit};
-use crate::address::options::TERMINAL;
 use crate::address::{Opt, Options, UnixName};
 use crate::watch::watch;
 
@@ -352,7 +351,7 @@ impl OpenCall<'_> {
 /// Is it a device, by its settings or its directory?
 fn names_terminal(path: &Path, options: &Options) -> bool {
     let is_device = path.parent().is_some_and(|parent| parent == Path::new("/dev"));
-    is_device || TERMINAL.iter().any(|&option| options.has(option))
+    is_device || options.has(Opt::Terminal)
 }
 
 /// Waits for the other side without blocking other connections, as open(2) would (fifo(7)).

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::error::OpenError;
 use crate::address::{Opt, Options};
@@ -24,7 +24,7 @@ impl Drop for PutBack {
 
 /// Sets `terminal` as the options say; `None` if there are none.
 pub(super) fn set(terminal: &impl AsFd, options: &Options) -> Result<Option<PutBack>, OpenError> {
-    if ![Opt::Raw, Opt::Echo, Opt::Terminal].iter().any(|&option| options.has(option)) {
+    if !options.has(Opt::Terminal) {
         return Ok(None);
     }
     let fail = |errno: Errno| {
@@ -48,11 +48,5 @@ pub(super) fn set(terminal: &impl AsFd, options: &Options) -> Result<Option<PutB
 /// # Errors
 /// `EINVAL` for a speed that no line has.
 pub(super) fn change(settings: &mut Termios, options: &Options) -> Result<(), Errno> {
-    if options.is_on(Opt::Raw) {
-        settings.make_raw();
-    }
-    if let Some(on) = options.flag(Opt::Echo) {
-        settings.local_modes.set(LocalModes::ECHO, on);
-    }
     options.settings().iter().try_for_each(|setting| setting.change(settings))
 }

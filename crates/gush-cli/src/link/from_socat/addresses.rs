@@ -257,13 +257,6 @@ fn single(
             if form.runs_program() {
                 options.keep_errors_apart();
             }
-            if keyword == "pty" || form.runs_program() && options.has("pty") {
-                // What differs from a new terminal is among the options.
-                options.take("sane");
-            } else if options.has("sane") {
-                // That it is refused is enough.
-                options.take_all("brkint imaxbel ixon");
-            }
             let keyword = our_keyword(keyword, form, families, is_shared, &mut options);
             let argument = match argument {
                 Some(text)

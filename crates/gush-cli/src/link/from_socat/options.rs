@@ -23,7 +23,8 @@ pub enum Advice {
 const RENAMED: &[(&str, &str)] = &[
     ("forever", "retry=forever"),
     ("openpty ptmx", "pty"),
-    ("rawer cfmakeraw termios-cfmakeraw termios-rawer", "raw"),
+    ("raw", "stty-raw"),
+    ("cfmakeraw termios-cfmakeraw", "raw"),
     ("pty-wait-slave", "wait-slave"),
     ("sid", "setsid"),
     ("v6only", "ipv6only"),
@@ -201,7 +202,6 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
     ("shut-close", "a close would lose answers: the end of data is a shutdown"),
     ("sitout-eio", "a program's terminal ends with the program; pty waits for the next one"),
-    ("sane", "stty(1) sets it: `stty -F DEVICE sane`, or shell:'stty sane; exec COMMAND',pty"),
     (SEEK_CUR, "seek=OFFSET counts from the start of the file, and seek-end=OFFSET from its end"),
     (
         "ftruncate truncate ftruncate32 ftruncate64",
@@ -248,36 +248,6 @@ const FAMILY: &str = "pf protocol-family";
 pub const PASSED_SIGNALS: &str = "sighup sigint sigquit";
 const MADE_EARLY: &[(&str, &str)] =
     &[("perm-early", "mode"), ("user-early uid-e", "user"), ("group-early gid-e", "group")];
-const RAWER: &str = "rawer termios-rawer";
-const RAWEST: &str = "rawer termios-rawer cfmakeraw termios-cfmakeraw";
-
-/// Options that set a terminal, and what of it they set anew (xiotermios_spec in xio-termios.c,
-/// termios(3)). `gush link` sets `raw` before everything else.
-const SET_ANEW: &[(&str, &str)] = &[
-    (
-        "raw",
-        "ignbrk brkint ignpar parmrk inpck istrip inlcr igncr icrnl ixon ixoff tandem ixany \
-         imaxbel opost isig icanon min vmin time vtime",
-    ),
-    (
-        "cfmakeraw termios-cfmakeraw",
-        "ignbrk brkint parmrk istrip inlcr igncr icrnl ixon opost echo echonl icanon isig iexten \
-         cs5 cs6 cs7 cs8 parenb min vmin time vtime",
-    ),
-    (
-        "rawer termios-rawer",
-        "ignbrk brkint ignpar parmrk inpck istrip inlcr igncr icrnl ixon ixoff tandem ixany \
-         imaxbel opost onlcr ocrnl onocr onlret isig icanon echo echoe crterase echok echonl \
-         echoctl ctlecho echoprt prterase echoke crtkill noflsh tostop iexten cs5 cs6 cs7 cs8 \
-         cstopb parenb parodd hupcl hup clocal crtscts cread min vmin time vtime",
-    ),
-    (
-        "sane",
-        "raw rawer termios-rawer cfmakeraw termios-cfmakeraw ignbrk brkint inlcr igncr icrnl \
-         ixoff tandem ixany imaxbel opost onlcr ocrnl onocr onlret cread isig icanon iexten echo \
-         echoe crterase echok echonl echoctl ctlecho echoprt prterase echoke crtkill noflsh tostop",
-    ),
-];
 
 /// Also without a prefix.
 const FILE_ATTRIBUTES: &str =
@@ -338,9 +308,7 @@ impl SocatOptions {
         let mut all: Vec<Translated> = Vec::new();
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             let one = Translated::read(piece);
-            let left = one.leaves(&all);
             all.retain(|before| !before.is_replaced_by(&one));
-            all.extend(left.into_iter().map(Translated::read));
             if !one.asks_for_nothing() {
                 all.push(one);
             }
@@ -357,9 +325,7 @@ impl SocatOptions {
         // Each of socat's options asks for one of the facts.
         let mut is_asked = false;
         all.retain(|one| !one.is_ancillary() || !std::mem::replace(&mut is_asked, true));
-        let mut options = Self(all);
-        options.keep_echo();
-        options
+        Self(all)
     }
 
     /// Removes the option with one of these names, and returns its value.
@@ -472,15 +438,6 @@ impl SocatOptions {
         find(NEEDLESS).map(Advice::Needless).or_else(|| find(INSTEAD).map(Advice::Instead))
     }
 
-    /// socat's `raw` does not change echo, unlike that of `gush link`.
-    fn keep_echo(&mut self) {
-        let is_raw = |one: &Translated| is_in("raw", &one.name);
-        let decides = |one: &Translated| is_in("rawer cfmakeraw echo", &one.name);
-        if self.0.iter().any(is_raw) && !self.0.iter().any(decides) {
-            self.0.push(Translated::read("echo"));
-        }
-    }
-
     /// socat's `pty` leaves the program's standard error alone, unlike that of `gush link`.
     pub fn keep_errors_apart(&mut self) {
         let has = |name: &str| self.0.iter().any(|one| one.ours.eq_ignore_ascii_case(name));
@@ -518,6 +475,8 @@ impl SocatOptions {
                 Some("a number that begins with 0 is octal")
             } else if one.value.is_some() && is_in(PASSED_SIGNALS, &one.name) {
                 Some("it takes no value")
+            } else if is_in("ispeed ospeed", &one.name) {
+                Some("socat takes a code of termios.h; bN sets both speeds, in bits a second")
             } else {
                 None
             }
@@ -574,32 +533,8 @@ impl Translated {
         }
     }
 
-    /// What an option that sets the terminal anew leaves of it as options `before` have set it, and
-    /// what is not as in a new one.
-    fn leaves(&self, before: &[Self]) -> Vec<&'static str> {
-        let has = |names: &str| before.iter().any(|one| is_in(names, &one.name));
-        let mut left = Vec::new();
-        match self.name.to_ascii_lowercase().as_str() {
-            "raw" if has(RAWEST) && !has("echo") => left.push("echo=0"),
-            // socat's rawer clears more than cfmakeraw(3).
-            "opost" if has(RAWER) && !has("onlcr") => left.push("onlcr=0"),
-            "echo" if has(RAWER) && !has("echoctl") => left.push("echoctl=0"),
-            "sane" => {
-                if (has("raw") || has(RAWEST)) && !has("ixon") {
-                    left.push("ixon=0");
-                }
-                left.extend(["brkint", "imaxbel"]);
-            }
-            _ => {}
-        }
-        left
-    }
-
-    /// Is this the same option, of which the last counts, or does the later one set it anew?
+    /// Is this the same option, of which the last counts?
     fn is_replaced_by(&self, later: &Self) -> bool {
-        if SET_ANEW.iter().any(|(by, set)| is_in(by, &later.name) && is_in(set, &self.name)) {
-            return true;
-        }
         let is_one_of = |group: &&[Opt]| {
             [self, later].iter().all(|one| named(&one.ours).is_some_and(|one| group.contains(&one)))
         };
