@@ -40,6 +40,17 @@ impl Entered {
         Self { held, stat, is_new: false, is_link, is_imagined: false, restore_bits: None }
     }
 
+    /// Lets the owner list and change a directory that was there, until it is complete: an earlier
+    /// copy may have completed it, or was killed before it had lent the bits.
+    pub(crate) fn lend_bits(mut self, place: &Place<'_>) -> Result<Self, Error> {
+        let bits = self.stat.st_mode & 0o7777;
+        lend_bits(&self.held, bits, place)?;
+        if bits & 0o700 != 0o700 && self.restore_bits.is_none() {
+            self.restore_bits = Some(bits);
+        }
+        Ok(self)
+    }
+
     /// A directory that a dry run does not make, and in the place of whose attributes are those of
     /// another one. `asks` whether it could be made.
     pub(crate) fn imagine(place: &Place<'_>, stat: Stat, asks: bool) -> Result<Self, Error> {
@@ -78,14 +89,19 @@ pub(crate) fn make(
     })?;
     let stat = stat_of(&held, place.shown)?;
     let made_bits = stat.st_mode & 0o7777;
-    if made_bits & 0o700 != 0o700 {
-        held.handle()
-            .set_mode(made_bits | 0o700)
-            .map_err(|errno| Error::os(place.shown, "setting permissions for {}", errno))?;
-    }
+    lend_bits(&held, made_bits, place)?;
     let wanted = if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) };
     let restore_bits = (wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted);
     Ok(Entered { is_new: true, restore_bits, ..Entered::found(held, stat, false) })
+}
+
+fn lend_bits(held: &Held, bits: u32, place: &Place<'_>) -> Result<(), Error> {
+    if bits & 0o700 == 0o700 {
+        return Ok(());
+    }
+    held.handle()
+        .set_mode(bits | 0o700)
+        .map_err(|errno| Error::os(place.shown, "setting permissions for {}", errno))
 }
 
 /// Gives a directory its final mode, [`Entered::restore_bits`], unless its mode is preserved.

@@ -230,7 +230,8 @@ fn the_journal_of_another_copy_is_refused() {
     assert!(!output.status.success(), "{}", stderr(&output));
 }
 
-/// Root may write to any file. The copy that goes on made the file, and so may make it anew.
+/// Root may write to any file. The copy that goes on made the file, and so may make it anew, also in
+/// a directory that was complete before the lines of its files were written.
 #[test]
 fn a_copy_that_goes_on_replaces_its_own_files_that_nobody_may_write_to() {
     let user = match nobody() {
@@ -240,7 +241,10 @@ fn a_copy_that_goes_on_replaces_its_own_files_that_nobody_may_write_to() {
     let dir = tree(10);
     let program = copied_gush(dir.path());
     fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
-    let text = format!("chmod 777 . && chown -R {user}:{user} a d && chmod 444 a/1/1/f1");
+    let text = format!(
+        "chmod 777 . && chown -R {user}:{user} a d && chmod 444 a/1/1/f1
+        chmod 555 a/1/1 a/5/2"
+    );
     assert!(script(dir.path(), &text).status.success());
     let copies = || {
         let mut command = Command::new(&program);
@@ -248,10 +252,13 @@ fn a_copy_that_goes_on_replaces_its_own_files_that_nobody_may_write_to() {
         command.uid(user).gid(user).output().unwrap()
     };
     assert_eq!(copies().status.code(), Some(1), "the one in the way");
-    let text = "rm -r d/4/1/f4 && chmod 644 a/1/1/f1 && echo more >>a/1/1/f1 && chmod 444 a/1/1/f1";
+    let text = "rm -r d/4/1/f4 && chmod 644 a/1/1/f1 && echo more >>a/1/1/f1 && chmod 444 a/1/1/f1
+        cp .d.gush-journal whole && grep -v '^done ' whole >.d.gush-journal && rm whole";
     assert!(script(dir.path(), text).status.success());
     let output = copies();
     assert!(output.status.success(), "{}", stderr(&output));
+    let bits = fs::metadata(dir.path().join("d/1/1")).unwrap().permissions().mode();
+    assert_eq!(bits & 0o777, 0o555);
     assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
 }
 

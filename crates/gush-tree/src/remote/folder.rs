@@ -20,7 +20,7 @@ use crate::events::Events;
 use crate::filter::GitIgnored;
 use crate::metadata::{Handle, Transfer, umask};
 use crate::new_directory::{self, Entered};
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, ModeRule};
 use crate::place::{FileId, Place, kind};
 use crate::tree::held;
 use crate::tree::mirror::Limits;
@@ -196,7 +196,15 @@ impl Folder {
             let there =
                 there.filter(|there| !(is_dry && self.makes_way(there, &portrait, options)));
             let entered = match there {
-                Some(there) if kind(&there) == FileType::Directory => Entered::find(place, false)?,
+                Some(there) if kind(&there) == FileType::Directory => {
+                    let found = Entered::find(place, false)?;
+                    let keeps_mode = options.preserve.mode == ModeRule::Keep;
+                    if !is_dry && (options.resume || keeps_mode) {
+                        found.lend_bits(place)?
+                    } else {
+                        found
+                    }
+                }
                 Some(_) => {
                     let text = "cannot overwrite non-directory {} with directory";
                     return Err(Error::refusal(place.shown, text));

@@ -72,7 +72,14 @@ impl Entrance<'_> {
                 return Err(Error::refusal(self.target.shown, text));
             }
             let restore_bits = self.restore_bits(&found.stat, umask);
-            return Ok((source, Entered { restore_bits, ..found }));
+            let entered = Entered { restore_bits, ..found };
+            return Ok((
+                source,
+                match restore_bits {
+                    Some(_) => entered.lend_bits(&self.target)?,
+                    None => entered,
+                },
+            ));
         }
         if self.options.dry_run {
             let asks = matches!(existing, Existing::Nothing) && !self.is_new;

@@ -2,7 +2,6 @@
 
 use super::{remote, remote_with_mounts};
 use crate::common::cp::{stderr, stdout};
-use crate::common::skipped;
 
 /// By what the kernel knows of the machine and of each directory, not by names.
 #[test]

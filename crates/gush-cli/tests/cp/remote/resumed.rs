@@ -2,7 +2,7 @@
 
 use super::{remote, remote_succeeds, remote_with_mounts};
 use crate::common::cp::{names, stderr, stdout};
-use crate::common::skipped;
+use crate::common::{nobody, skipped};
 
 /// The connection is cut, or the receiver killed, in the middle of a large file and of small ones.
 #[test]
@@ -29,6 +29,34 @@ fn a_copy_that_was_cut_goes_on_where_it_was() {
     // 65 MiB of data, of which 50 MB arrived before; ranges of 256 KiB that were cut come again.
     assert!((18_000_000..20_500_000).contains(&second), "{second}");
     assert!(third < 100_000, "{third}");
+}
+
+/// Root may write to any directory. A copy that keeps modes, or goes on, lends the bit to others.
+#[test]
+fn a_directory_that_is_read_only_already_is_copied_into() {
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    for (options, operands) in [
+        ("-aT", "s h:t"),
+        ("-aT", "h:s t"),
+        ("-aT --resume", "s h:t"),
+        ("-rT --resume", "s h:t"),
+        ("-rT --resume", "h:s t"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = remote(
+            dir.path(),
+            &format!(
+                "cp $G gush; mkdir -p s/d t/d; echo a >s/d/a; echo b >s/d/b; echo b >t/d/b
+                chmod 444 s/d/* t/d/*; chmod 555 s/d t/d; chown -R 65534 .
+                setpriv --reuid 65534 --regid 65534 --clear-groups ./gush cp {options} \\
+                    --rsh ./shell --remote-gush ./gush {operands} 2>&1 | grep -v warning
+                cat t/d/a t/d/b; stat -c %a t/d"
+            ),
+        );
+        assert_eq!(stdout(&output), "a\nb\n555\n", "{options} {operands}: {output:?}");
+    }
 }
 
 /// No file of such a copy gets the time of its source, by which it would be found to be complete.
