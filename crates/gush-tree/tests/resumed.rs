@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gush_tree::remote::{Folder, Names, Portrait, UnfinishedFile};
+use gush_tree::remote::{Folder, Metadata, Names, UnfinishedFile};
 use gush_tree::{CopyOptions, Error, ModeRule};
 
 const MIB: u64 = 1 << 20;
@@ -29,20 +29,20 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn portrait() -> Portrait {
-    Portrait { mode: 0o100_640, size_bytes: SIZE_BYTES, ..Portrait::default() }
+fn metadata() -> Metadata {
+    Metadata { mode: 0o100_640, size_bytes: SIZE_BYTES, ..Metadata::default() }
 }
 
 fn resume(dir: &Path, source: &[u8]) -> Result<UnfinishedFile, Error> {
     let folder = Folder::base(dir)?;
-    UnfinishedFile::resume_or_begin(&folder, OsStr::new(NAME), portrait(), source, &options())
+    UnfinishedFile::resume_or_begin(&folder, OsStr::new(NAME), metadata(), source, &options())
 }
 
 /// Begins a copy that resumes nothing.
 fn begin(dir: &Path) {
     let folder = Folder::base(dir).unwrap();
     drop(
-        UnfinishedFile::begin(&folder, OsStr::new(NAME), portrait(), &CopyOptions::default())
+        UnfinishedFile::begin(&folder, OsStr::new(NAME), metadata(), &CopyOptions::default())
             .unwrap(),
     );
 }
@@ -187,7 +187,7 @@ fn a_name_of_the_source_is_that_of_no_partial_file() {
         UnfinishedFile::resume_or_begin(
             &folder,
             OsStr::new(NAME),
-            portrait(),
+            metadata(),
             b"source",
             &options(),
         )
@@ -219,7 +219,7 @@ fn a_mirror_that_resumes_keeps_the_partial_files_of_its_names() {
     options.mirror = true;
     for (resumes, left) in [(true, 1), (false, 0)] {
         options.resume = resumes;
-        let directory = Portrait { mode: 0o040_755, ..Portrait::default() };
+        let directory = Metadata { mode: 0o040_755, ..Metadata::default() };
         let base = Folder::base(dir.path()).unwrap();
         let root = base.enter(OsStr::new("t"), (directory, Default::default()), &options).unwrap();
         let mut of_source = Names::default();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use gush::Rate;
-use gush_tree::remote::{Failure, Portrait};
+use gush_tree::remote::{Failure, Metadata};
 use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Specials, Update};
 use serde::{Deserialize, Serialize};
 
@@ -208,7 +208,7 @@ pub struct Item {
     /// Its name.
     pub name: Vec<u8>,
     /// Its size and metadata.
-    pub portrait: Portrait,
+    pub metadata: Metadata,
     /// Further names may follow.
     pub has_names: bool,
 }
@@ -275,7 +275,7 @@ pub enum ToReceiver {
         /// Its name there.
         name: Vec<u8>,
         /// Its metadata, set when all that is in it has ended.
-        portrait: Portrait,
+        metadata: Metadata,
         /// The root of a tree in a mirror: the identities of this directory and of those above it.
         within: Vec<u64>,
         /// As well, of what is mounted in the tree; `None` if that is not known.
@@ -308,7 +308,7 @@ pub enum ToReceiver {
         has_names: bool,
     },
     /// Is this regular file needed? The answer is `Wanted`, `Compare`, or its last. If no
-    /// attributes of what stays are set, the portrait has only size and times.
+    /// attributes of what stays are set, the metadata has only size and times.
     Ask(Item),
     /// The answer to `Compare`. Its own is `Wanted`, where the file has other names and lacks
     /// attributes, or its last.
@@ -364,7 +364,7 @@ pub enum ToReceiver {
         /// The name.
         name: Vec<u8>,
         /// The size and times of the entry.
-        portrait: Portrait,
+        metadata: Metadata,
         /// The number of the earlier entry.
         first: u64,
     },
@@ -472,8 +472,8 @@ mod tests {
 
     #[test]
     fn records_about_entries_have_the_bytes_of_this_version() {
-        let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
-        let item = Item { id: 300, folder: 1, name: b"n".to_vec(), portrait, has_names: true };
+        let metadata = Metadata { mode: 0o100_644, ..Metadata::default() };
+        let item = Item { id: 300, folder: 1, name: b"n".to_vec(), metadata, has_names: true };
         let [asked, compared, sent, other] = std::array::from_fn(|_| item.clone());
         let records = [
             (12, ToReceiver::Ask(asked), &[][..]),

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use gush_test as _;
-use gush_tree::remote::Portrait;
+use gush_tree::remote::Metadata;
 use gush_tree::{CopyOptions, Done, Error as TreeError, Events, ModeRule, Preserve, Update};
 use gush_wire::frame::{Input, Output};
 use gush_wire::record::{
@@ -116,8 +116,8 @@ fn receive_by(
 }
 
 fn file(name: &str, size_bytes: u64) -> ToReceiver {
-    let portrait = Portrait { mode: 0o100_644, size_bytes, ..Portrait::default() };
-    sent(Item { id: 1, folder: BASE, name: name.into(), portrait, has_names: false })
+    let metadata = Metadata { mode: 0o100_644, size_bytes, ..Metadata::default() };
+    sent(Item { id: 1, folder: BASE, name: name.into(), metadata, has_names: false })
 }
 
 fn sent(item: Item) -> ToReceiver {
@@ -125,8 +125,8 @@ fn sent(item: Item) -> ToReceiver {
 }
 
 fn file_in(folder: u64, id: u64, name: &str) -> ToReceiver {
-    let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
-    sent(Item { id, folder, name: name.into(), portrait, has_names: false })
+    let metadata = Metadata { mode: 0o100_644, ..Metadata::default() };
+    sent(Item { id, folder, name: name.into(), metadata, has_names: false })
 }
 
 fn directory(id: u64, name: &str) -> ToReceiver {
@@ -134,8 +134,8 @@ fn directory(id: u64, name: &str) -> ToReceiver {
 }
 
 fn directory_in(folder: u64, id: u64, name: &str) -> ToReceiver {
-    let portrait = Portrait { mode: 0o040_755, ..Portrait::default() };
-    ToReceiver::Enter { id, folder, name: name.into(), portrait, within: Vec::new(), mounted: None }
+    let metadata = Metadata { mode: 0o040_755, ..Metadata::default() };
+    ToReceiver::Enter { id, folder, name: name.into(), metadata, within: Vec::new(), mounted: None }
 }
 
 fn data(offset: u64, length: u32) -> ToReceiver {
@@ -224,7 +224,7 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
         id: 9,
         folder: BASE,
         name: "l".into(),
-        portrait: Portrait::default(),
+        metadata: Metadata::default(),
         first,
     };
     let broken = ToReceiver::Broken { id: 1, sent_bytes: 2 };
@@ -364,8 +364,8 @@ fn text_shorter_than_a_header_is_refused_while_the_stream_stays_open() {
 /// same.
 fn about(name: &str, bits: u32, is_question: bool) -> ToReceiver {
     let (id, folder, name, has_names) = (1, BASE, name.into(), false);
-    let portrait = Portrait { mode: 0o100_000 | bits, size_bytes: 3, ..Portrait::default() };
-    let item = Item { id, folder, name, portrait, has_names };
+    let metadata = Metadata { mode: 0o100_000 | bits, size_bytes: 3, ..Metadata::default() };
+    let item = Item { id, folder, name, metadata, has_names };
     match is_question {
         true => ToReceiver::Ask(item),
         false => ToReceiver::Compared { item, is_same: true },
@@ -482,23 +482,23 @@ fn directories_are_not_nested_without_a_limit() {
 fn what_is_kept_of_the_unfinished_is_bounded() {
     // Two bytes each in a record.
     let attributes = vec![(Vec::new(), Vec::new()); 400_000];
-    let large = Portrait { attributes, ..Portrait::default() };
+    let large = Metadata { attributes, ..Metadata::default() };
     let file = |id, has_names| {
-        let portrait = Portrait { mode: 0o100_644, ..large.clone() };
-        sent(Item { id, folder: BASE, name: "f".into(), portrait, has_names })
+        let metadata = Metadata { mode: 0o100_644, ..large.clone() };
+        sent(Item { id, folder: BASE, name: "f".into(), metadata, has_names })
     };
     let link = |id| ToReceiver::Link {
         id,
         folder: BASE,
         name: "l".into(),
-        portrait: large.clone(),
+        metadata: large.clone(),
         first: 1,
     };
     let enter = |id| ToReceiver::Enter {
         id,
         folder: id - 1,
         name: "d".into(),
-        portrait: Portrait { mode: 0o040_755, ..large.clone() },
+        metadata: Metadata { mode: 0o040_755, ..large.clone() },
         within: Vec::new(),
         mounted: None,
     };
@@ -517,10 +517,10 @@ fn rules_and_marks_are_bounded() {
     let mirror = Rules { is_mirror: true, resumes: true, ..Rules::default() };
     let ignores = (1..3000)
         .flat_map(|id| [directory_in(BASE, id, &id.to_string()), ignore.clone(), leave(id, 0)]);
-    let portrait = Portrait { mode: 0o100_644, size_bytes: 1 << 62, ..Portrait::default() };
+    let metadata = Metadata { mode: 0o100_644, size_bytes: 1 << 62, ..Metadata::default() };
     let resumes = (1..3000).map(|id: u64| {
-        let (name, portrait) = (id.to_string().into(), portrait.clone());
-        let item = Item { id, folder: BASE, name, portrait, has_names: false };
+        let (name, metadata) = (id.to_string().into(), metadata.clone());
+        let item = Item { id, folder: BASE, name, metadata, has_names: false };
         ToReceiver::File { item, resumes: Some(Vec::new()) }
     });
     let roots = |are_mounts: bool| {
@@ -768,9 +768,9 @@ fn a_source_that_was_asked_for_comes() {
 fn a_sender_makes_nothing_that_was_not_asked_for() {
     let begun = file("a", 1);
     let other = |mode| {
-        let portrait = Portrait { mode, link_text: "/etc".into(), ..Portrait::default() };
+        let metadata = Metadata { mode, link_text: "/etc".into(), ..Metadata::default() };
         let name = "a".into();
-        ToReceiver::Other(Item { id: 1, folder: BASE, name, portrait, has_names: false })
+        ToReceiver::Other(Item { id: 1, folder: BASE, name, metadata, has_names: false })
     };
     let cases: [(&str, &str, Vec<ToReceiver>); 17] = [
         (
@@ -843,9 +843,9 @@ fn a_sender_makes_nothing_that_was_not_asked_for() {
 /// It sends the file without a question, or one about another name.
 #[test]
 fn a_sender_replaces_nothing_that_the_rules_keep() {
-    let portrait = Portrait { mode: 0o100_644, size_bytes: 3, ..Portrait::default() };
+    let metadata = Metadata { mode: 0o100_644, size_bytes: 3, ..Metadata::default() };
     let name = "new".into();
-    let ask = ToReceiver::Ask(Item { id: 1, folder: BASE, name, portrait, has_names: false });
+    let ask = ToReceiver::Ask(Item { id: 1, folder: BASE, name, metadata, has_names: false });
     let comes = [operand(0, "a"), file("a", 3), data(0, 3), end(3), finish(1)];
     let is_asked = [operand(0, "new"), ask, operand(1, "a")];
     let asked: Vec<_> = is_asked.iter().chain(&comes[1..]).cloned().collect();

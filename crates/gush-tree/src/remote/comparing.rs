@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 use super::folder::Folder;
-use super::portrait::Portrait;
+use super::metadata::Metadata;
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::pin;
@@ -28,7 +28,7 @@ impl Folder {
     pub fn compare(
         &self,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
         options: &CopyOptions,
     ) -> Result<OverwriteDecision, Error> {
         if self.is_new() {
@@ -36,17 +36,17 @@ impl Folder {
         }
         self.with(name, |place| {
             let Some(there) = place.find(false)? else { return Ok(OverwriteDecision::Copy) };
-            if self.makes_way(&there, portrait, options) {
+            if self.makes_way(&there, metadata, options) {
                 return Ok(OverwriteDecision::Copy);
             }
             let decided = match overwrite_decision(
                 options,
                 place.shown,
                 &there,
-                &portrait.stat(&options.preserve, &there),
+                &metadata.stat(&options.preserve, &there),
             )? {
-                OverwriteDecision::Compare if portrait.kind() == FileType::Symlink => {
-                    match links::text(place)?.as_bytes() == portrait.link_text {
+                OverwriteDecision::Compare if metadata.kind() == FileType::Symlink => {
+                    match links::text(place)?.as_bytes() == metadata.link_text {
                         true => OverwriteDecision::Keep,
                         false => OverwriteDecision::Copy,
                     }
@@ -54,7 +54,7 @@ impl Folder {
                 decided => decided,
             };
             if decided == OverwriteDecision::Copy {
-                refuse_irreplaceable(place, &there, portrait.kind())?;
+                refuse_irreplaceable(place, &there, metadata.kind())?;
             }
             Ok(decided)
         })
@@ -68,15 +68,15 @@ impl Folder {
     pub fn decide(
         &self,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
         options: &CopyOptions,
     ) -> Result<OverwriteDecision, Error> {
-        let standing = self.compare(name, portrait, options)?;
+        let standing = self.compare(name, metadata, options)?;
         let stays = matches!(standing, OverwriteDecision::Keep | OverwriteDecision::Compare);
         if !stays || !options.updates_attributes() {
             return Ok(standing);
         }
-        match self.with_kept(name, portrait, options, lacks_for_other_names)? {
+        match self.with_kept(name, metadata, options, lacks_for_other_names)? {
             true => Ok(OverwriteDecision::Copy),
             false => Ok(standing),
         }
@@ -90,11 +90,11 @@ impl Folder {
     pub fn update(
         &self,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
         options: &CopyOptions,
         events: &mut dyn Events,
     ) -> Result<Option<Updated>, Error> {
-        self.with_kept(name, portrait, options, |transfer, there| {
+        self.with_kept(name, metadata, options, |transfer, there| {
             if lacks_for_other_names(transfer, there) {
                 return None;
             }
@@ -108,18 +108,18 @@ impl Folder {
     fn with_kept<T>(
         &self,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
         options: &CopyOptions,
         act: impl FnOnce(&Transfer<'_>, &Stat) -> T,
     ) -> Result<T, Error> {
         self.with(name, |place| {
             let replaced = "{} was replaced while its attributes were compared";
-            let (fd, there) = pin(*place, false, replaced, |found| kind(found) == portrait.kind())?;
-            let is_link = portrait.kind() == FileType::Symlink;
-            let source_stat = portrait.stat(&options.preserve, &there);
+            let (fd, there) = pin(*place, false, replaced, |found| kind(found) == metadata.kind())?;
+            let is_link = metadata.kind() == FileType::Symlink;
+            let source_stat = metadata.stat(&options.preserve, &there);
             let transfer = Transfer::between(
                 options,
-                (portrait, &source_stat, place.shown),
+                (metadata, &source_stat, place.shown),
                 (Handle::Pinned { fd: fd.as_fd(), is_link }, &there, place.shown),
                 false,
             );
@@ -177,10 +177,10 @@ mod tests {
     use super::*;
     use crate::options::{Preserve, Update};
 
-    fn portrait_of(path: &Path) -> Portrait {
+    fn metadata_of(path: &Path) -> Metadata {
         let place = Place::here(path);
         let (stat, fd) = (place.stat(false).unwrap(), place.pin(false).unwrap());
-        Portrait::of(fd.as_fd(), &stat, &Preserve::default(), path, &mut |warning| {
+        Metadata::of(fd.as_fd(), &stat, &Preserve::default(), path, &mut |warning| {
             panic!("{warning}")
         })
         .unwrap()
@@ -212,7 +212,7 @@ mod tests {
         }
         symlink("source", at("link")).unwrap();
         std::fs::create_dir(at("directory")).unwrap();
-        let portrait = portrait_of(&at("source"));
+        let metadata = metadata_of(&at("source"));
         let folder = Folder::base(dir.path()).unwrap();
         use OverwriteDecision::{Compare, Copy, Keep, Skip};
         let names = ["absent", "same", "older", "newer", "longer", "other", "link"];
@@ -224,10 +224,10 @@ mod tests {
             (Update::Different, [Copy, Compare, Compare, Compare, Copy, Compare, Copy]),
         ] {
             let options = CopyOptions { update, ..CopyOptions::default() };
-            let compare = |name| folder.compare(OsStr::new(name), &portrait, &options).unwrap();
+            let compare = |name| folder.compare(OsStr::new(name), &metadata, &options).unwrap();
             assert_eq!(names.map(compare), expected, "{update:?}");
             // As in a copy within one machine, the rule comes before the refusal.
-            let in_the_way = folder.compare(OsStr::new("directory"), &portrait, &options);
+            let in_the_way = folder.compare(OsStr::new("directory"), &metadata, &options);
             match update {
                 Update::None => assert_eq!(in_the_way.unwrap(), Skip),
                 Update::Older => assert_eq!(in_the_way.unwrap(), Keep),
@@ -235,9 +235,9 @@ mod tests {
             }
         }
         let options = CopyOptions { update: Update::NoneFail, ..CopyOptions::default() };
-        let refused = folder.compare(OsStr::new("same"), &portrait, &options).unwrap_err();
+        let refused = folder.compare(OsStr::new("same"), &metadata, &options).unwrap_err();
         assert!(refused.to_string().starts_with("not replacing"), "{refused}");
-        let absent = folder.compare(OsStr::new("absent"), &portrait, &options);
+        let absent = folder.compare(OsStr::new("absent"), &metadata, &options);
         assert_eq!(absent.unwrap(), Copy);
     }
 
@@ -250,9 +250,9 @@ mod tests {
             symlink(name, at(name)).unwrap();
         }
         let options = CopyOptions { update: Update::Different, ..CopyOptions::default() };
-        let portrait = portrait_of(&at("here"));
+        let metadata = metadata_of(&at("here"));
         let [same, other] = ["here", "there"]
-            .map(|name| folder.compare(OsStr::new(name), &portrait, &options).unwrap());
+            .map(|name| folder.compare(OsStr::new(name), &metadata, &options).unwrap());
         assert_eq!((same, other), (OverwriteDecision::Keep, OverwriteDecision::Copy));
 
         std::fs::write(at("file"), "text").unwrap();

@@ -13,8 +13,8 @@ use rustix::fs::{FileType, Stat};
 use rustix::io;
 
 use super::comparing::refuse_irreplaceable;
+use super::metadata::{Metadata, identity, lineage};
 use super::partial;
-use super::portrait::{Portrait, identity, lineage};
 use crate::error::Error;
 use crate::events::Events;
 use crate::filter::GitIgnored;
@@ -29,7 +29,7 @@ use crate::tree::target_dir::{Pair, Slot, Source, TargetDir};
 use crate::xattr::Attributes;
 use crate::{links, remedy, special};
 
-/// What a mirror does not remove from its target, by [identities](Portrait::identity).
+/// What a mirror does not remove from its target, by [identities](Metadata::identity).
 #[derive(Clone, Copy, Debug)]
 pub struct Spared<'a> {
     /// The source and the directories [above](lineage).
@@ -73,7 +73,7 @@ pub type Folder = TargetDir<Received>;
 pub struct Received {
     shown: PathBuf,
     /// Until it is finished.
-    portrait: Mutex<Portrait>,
+    metadata: Mutex<Metadata>,
     /// The copy is a base itself, by the name `.`.
     is_copy: bool,
     holding: Arc<Holding>,
@@ -186,7 +186,7 @@ impl Folder {
     pub fn enter(
         self: &Arc<Self>,
         name: &OsStr,
-        (portrait, spared): (Portrait, Spared<'_>),
+        (metadata, spared): (Metadata, Spared<'_>),
         options: &CopyOptions,
     ) -> Result<Arc<Self>, Error> {
         self.with(name, |place| {
@@ -194,7 +194,7 @@ impl Folder {
             let there = if self.is_new { None } else { place.find(false)? };
             // What a mirror has removed is still there in a dry run.
             let there =
-                there.filter(|there| !(is_dry && self.makes_way(there, &portrait, options)));
+                there.filter(|there| !(is_dry && self.makes_way(there, &metadata, options)));
             let entered = match there {
                 Some(there) if kind(&there) == FileType::Directory => {
                     let found = Entered::find(place, false)?;
@@ -211,7 +211,7 @@ impl Folder {
                 }
                 None if is_dry => Entered::imagine(place, self.stat, !self.is_new)?,
                 None => {
-                    let bits = portrait.mode & 0o7777;
+                    let bits = metadata.mode & 0o7777;
                     let withheld = new_directory::withheld_bits(&options.preserve, bits);
                     new_directory::make(place, bits, withheld, umask)?
                 }
@@ -225,7 +225,7 @@ impl Folder {
             let received = Received {
                 shown: place.shown.to_path_buf(),
                 limits: options.mirror.then(|| self.limits.clone().unwrap_or_else(begun)),
-                portrait: Mutex::new(portrait),
+                metadata: Mutex::new(metadata),
                 holding: Arc::clone(&self.holding),
                 ..Received::default()
             };
@@ -243,7 +243,7 @@ impl Folder {
     /// When the directory was moved or replaced.
     pub fn finish(&self, options: &CopyOptions, events: &mut dyn Events) -> Result<bool, Error> {
         // Links to what is in the directory may keep it long after.
-        let portrait = std::mem::take(&mut *self.portrait.lock().unpoisoned());
+        let metadata = std::mem::take(&mut *self.metadata.lock().unpoisoned());
         let Some(above) = self.above.as_ref().filter(|_| !self.is_imagined) else {
             return Ok(true);
         };
@@ -255,8 +255,8 @@ impl Folder {
         if options.dry_run {
             return Ok(true);
         }
-        let stat = portrait.stat(&options.preserve, &self.stat);
-        let source: (&dyn Attributes, _, _) = (&portrait, &stat, &*self.shown);
+        let stat = metadata.stat(&options.preserve, &self.stat);
+        let source: (&dyn Attributes, _, _) = (&metadata, &stat, &*self.shown);
         Ok(self.give_attributes(options, &held.target, source, &self.shown, events))
     }
 
@@ -269,23 +269,23 @@ impl Folder {
     pub fn make(
         &self,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
         options: &CopyOptions,
         events: &mut dyn Events,
     ) -> Result<bool, Error> {
         if options.dry_run {
-            return self.rehearse(name, portrait, options).map(|()| true);
+            return self.rehearse(name, metadata, options).map(|()| true);
         }
         self.with(name, |place| {
-            let (preserve, like) = (&options.preserve, (portrait.mode, portrait.device));
-            let made = special::make(place, like, &portrait.link_text[..], preserve, true);
-            let made = made.map_err(|error| irreplaceable(place, portrait.kind(), error))?;
-            let is_link = portrait.kind() == FileType::Symlink;
+            let (preserve, like) = (&options.preserve, (metadata.mode, metadata.device));
+            let made = special::make(place, like, &metadata.link_text[..], preserve, true);
+            let made = made.map_err(|error| irreplaceable(place, metadata.kind(), error))?;
+            let is_link = metadata.kind() == FileType::Symlink;
             Ok(Transfer {
                 provisional_bits: made.withheld,
                 ..Transfer::between(
                     options,
-                    (portrait, &portrait.stat(preserve, &made.stat), place.shown),
+                    (metadata, &metadata.stat(preserve, &made.stat), place.shown),
                     (Handle::Pinned { fd: made.fd.as_fd(), is_link }, &made.stat, place.shown),
                     true,
                 )
@@ -294,14 +294,14 @@ impl Folder {
         })
     }
 
-    /// The [identities](Portrait::identity) of this directory and of those above it, up to the
+    /// The [identities](Metadata::identity) of this directory and of those above it, up to the
     /// root.
     #[must_use]
     pub fn lineage(&self) -> Vec<u64> {
         self.fd().map_or_else(|_| vec![identity(&self.stat)], |held| lineage(held.as_fd()))
     }
 
-    /// The [identity](Portrait::identity) of what has a name now.
+    /// The [identity](Metadata::identity) of what has a name now.
     #[must_use]
     pub fn identity_there(&self, name: &OsStr) -> Option<u64> {
         if self.is_new { None } else { self.there(name).map(|stat| identity(&stat)) }
@@ -311,8 +311,8 @@ impl Folder {
     ///
     /// # Errors
     /// When it is.
-    pub fn refuse_itself(&self, name: &OsStr, portrait: &Portrait) -> Result<(), Error> {
-        if portrait.identity == 0 || self.identity_there(name) != Some(portrait.identity) {
+    pub fn refuse_itself(&self, name: &OsStr, metadata: &Metadata) -> Result<(), Error> {
+        if metadata.identity == 0 || self.identity_there(name) != Some(metadata.identity) {
             return Ok(());
         }
         Err(Error::refusal(&self.shown_entry(name), "{} and its source are the same file"))
@@ -364,8 +364,8 @@ fn irreplaceable(place: &Place<'_>, kind: FileType, error: Error) -> Error {
 mod tests {
     use super::*;
 
-    fn directory() -> Portrait {
-        Portrait { mode: 0o040_700, ..Portrait::default() }
+    fn directory() -> Metadata {
+        Metadata { mode: 0o040_700, ..Metadata::default() }
     }
 
     /// Opened again from the root, level by level, a deep tree would take a time that grows with
@@ -436,14 +436,14 @@ mod tests {
 
     /// It can have a MiB of attributes, and the folder is kept for links.
     #[test]
-    fn a_finished_folder_keeps_no_portrait() {
+    fn a_finished_folder_keeps_no_metadata() {
         let dir = tempfile::tempdir().unwrap();
         let options = CopyOptions::default();
         let base = Folder::base(dir.path()).unwrap();
         let folder =
             base.enter(OsStr::new("d"), (directory(), Spared::default()), &options).unwrap();
-        assert_eq!(*folder.portrait.lock().unwrap(), directory());
+        assert_eq!(*folder.metadata.lock().unwrap(), directory());
         assert!(folder.finish(&options, &mut ()).unwrap());
-        assert_eq!(*folder.portrait.lock().unwrap(), Portrait::default());
+        assert_eq!(*folder.metadata.lock().unwrap(), Metadata::default());
     }
 }

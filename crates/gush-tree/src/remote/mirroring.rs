@@ -9,8 +9,8 @@ use std::path::Path;
 use rustix::fs::{FileType, Stat};
 
 use super::folder::Folder;
+use super::metadata::Metadata;
 use super::partial;
-use super::portrait::Portrait;
 use crate::atomic;
 use crate::error::Error;
 use crate::events::Events;
@@ -101,7 +101,7 @@ impl Folder {
     pub fn make_way(
         &self,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
         options: &CopyOptions,
         is_stopped: &dyn Fn() -> bool,
         events: &mut dyn Events,
@@ -110,7 +110,7 @@ impl Folder {
             return Ok(());
         }
         let there = self.with(name, |place| Ok(place.stat(false)))?;
-        let Some(there) = there.ok().filter(|there| self.makes_way(there, portrait, options))
+        let Some(there) = there.ok().filter(|there| self.makes_way(there, metadata, options))
         else {
             return Ok(());
         };
@@ -126,10 +126,10 @@ impl Folder {
     pub(super) fn makes_way(
         &self,
         there: &Stat,
-        portrait: &Portrait,
+        metadata: &Metadata,
         options: &CopyOptions,
     ) -> bool {
-        self.limits.is_some() && overwriting::is_of_other_kind(options, portrait.kind(), there)
+        self.limits.is_some() && overwriting::is_of_other_kind(options, metadata.kind(), there)
     }
 
     fn with_mirror(
@@ -198,8 +198,8 @@ mod tests {
         CopyOptions { mirror: true, ..CopyOptions::default() }
     }
 
-    fn directory() -> Portrait {
-        Portrait { mode: 0o040_755, ..Portrait::default() }
+    fn directory() -> Metadata {
+        Metadata { mode: 0o040_755, ..Metadata::default() }
     }
 
     fn root(at: &Path, options: &CopyOptions) -> Arc<Folder> {
@@ -279,13 +279,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         tree(dir.path());
         let at = |name: &str| dir.path().join("t").join(name);
-        let file = Portrait { mode: 0o100_644, ..Portrait::default() };
+        let file = Metadata { mode: 0o100_644, ..Metadata::default() };
         let mut options = mirror();
         options.filter = Some(Filter::new(&[(false, "o")]).unwrap());
         let folder = root(dir.path(), &options);
         let mut said = Said::default();
-        let mut make_way = |name: &str, portrait: &Portrait| {
-            folder.make_way(OsStr::new(name), portrait, &options, &|| false, &mut said)
+        let mut make_way = |name: &str, metadata: &Metadata| {
+            folder.make_way(OsStr::new(name), metadata, &options, &|| false, &mut said)
         };
         let refused = make_way("old", &file).unwrap_err();
         assert!(refused.to_string().contains("the filters keep something of it"), "{refused}");

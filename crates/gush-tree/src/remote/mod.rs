@@ -1,7 +1,7 @@
 //! The parts of a copy whose two sides are in different processes, on which `gush-wire` is built.
 //!
-//! The source side walks ([`walk`]) and takes a [`Portrait`] of each entry. The target side makes
-//! entries from portraits: below a [`Folder`], held by a descriptor and reached by one name at a
+//! The source side walks ([`walk`]) and takes the [`Metadata`] of each entry. The target side makes
+//! entries from metadata: below a [`Folder`], held by a descriptor and reached by one name at a
 //! time without following links, so that nothing outside the target can be named; the data of a
 //! regular file goes into an [`UnfinishedFile`], which gets its name when it is complete. Metadata
 //! is applied by the same code as in a copy within one machine.
@@ -9,20 +9,20 @@
 mod comparing;
 mod failure;
 mod folder;
+mod metadata;
 mod mirroring;
 mod owners;
 mod partial;
-mod portrait;
 mod rehearsing;
 mod unfinished;
 
 pub use crate::place::open_above;
 pub use failure::Failure;
 pub use folder::{Folder, Spared};
+pub use metadata::{Metadata, lineage, open_found};
+pub(crate) use metadata::{climb, identity};
 pub use mirroring::Names;
 pub use partial::{partial_name, shares_identities};
-pub use portrait::{Portrait, lineage, open_found};
-pub(crate) use portrait::{climb, identity};
 pub use unfinished::UnfinishedFile;
 
 pub use crate::metadata::kept::Updated;

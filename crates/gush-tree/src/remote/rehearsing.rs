@@ -6,7 +6,7 @@ use rustix::fs::FileType;
 
 use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
-use super::portrait::Portrait;
+use super::metadata::Metadata;
 use crate::error::Error;
 use crate::options::CopyOptions;
 use crate::{open, rehearsal, special};
@@ -20,21 +20,21 @@ impl Folder {
     pub fn rehearse(
         &self,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
         options: &CopyOptions,
     ) -> Result<(), Error> {
         if self.is_new() {
             return Ok(());
         }
         self.with(name, |place| {
-            let cannot = |errno| match portrait.kind() {
+            let cannot = |errno| match metadata.kind() {
                 FileType::RegularFile => open::cannot_replace(options, place, false, errno),
                 kind => special::not_made(place, kind, errno),
             };
             match place.find(false)? {
-                Some(there) if self.makes_way(&there, portrait, options) => Ok(()),
+                Some(there) if self.makes_way(&there, metadata, options) => Ok(()),
                 Some(there) => {
-                    refuse_irreplaceable(place, &there, portrait.kind())?;
+                    refuse_irreplaceable(place, &there, metadata.kind())?;
                     rehearsal::may_be_removed(place).map_err(cannot)
                 }
                 None => rehearsal::may_be_made(place).map_err(cannot),
@@ -55,8 +55,8 @@ mod tests {
     use crate::overwriting::OverwriteDecision;
     use crate::remote::{Spared, UnfinishedFile};
 
-    fn portrait(mode: u32) -> Portrait {
-        Portrait { mode, link_text: b"text".to_vec(), ..Portrait::default() }
+    fn metadata(mode: u32) -> Metadata {
+        Metadata { mode, link_text: b"text".to_vec(), ..Metadata::default() }
     }
 
     #[derive(Default)]
@@ -73,7 +73,7 @@ mod tests {
         let mut said = Said::default();
         let root = Folder::base(at).unwrap();
         let root =
-            root.enter(OsStr::new("t"), (portrait(0o040_755), Spared::default()), options).unwrap();
+            root.enter(OsStr::new("t"), (metadata(0o040_755), Spared::default()), options).unwrap();
         let mut answers = Vec::new();
         let mut answer = |path: &str, result: Result<String, Error>| {
             answers.push(format!("{path}: {}", result.unwrap_or_else(|error| error.to_string())));
@@ -84,9 +84,9 @@ mod tests {
             let folder = match below {
                 None => Ok(Arc::clone(&root)),
                 Some(name) => {
-                    let (name, portrait) = (OsStr::new(name), portrait(0o040_755));
-                    let way = root.make_way(name, &portrait, options, &|| false, &mut said);
-                    way.and_then(|()| root.enter(name, (portrait, Spared::default()), options))
+                    let (name, metadata) = (OsStr::new(name), metadata(0o040_755));
+                    let way = root.make_way(name, &metadata, options, &|| false, &mut said);
+                    way.and_then(|()| root.enter(name, (metadata, Spared::default()), options))
                 }
             };
             let folder = match folder {
@@ -98,30 +98,30 @@ mod tests {
             };
             folder.release();
             for (name, mode) in [("file", 0o100_644), ("link", 0o120_777), ("fifo", 0o010_644)] {
-                let (shown, portrait) = (format!("{path}/{name}"), portrait(mode));
+                let (shown, metadata) = (format!("{path}/{name}"), metadata(mode));
                 let name = OsStr::new(name);
                 let made = (|| {
                     // As a receiver: only a rule asks what is there.
                     let standing = match options.update {
                         Update::All => OverwriteDecision::Copy,
-                        _ => folder.compare(name, &portrait, options)?,
+                        _ => folder.compare(name, &metadata, options)?,
                     };
                     if standing == OverwriteDecision::Copy {
-                        folder.make_way(name, &portrait, options, &|| false, &mut said)?;
-                        match (portrait.kind(), options.dry_run) {
+                        folder.make_way(name, &metadata, options, &|| false, &mut said)?;
+                        match (metadata.kind(), options.dry_run) {
                             (FileType::RegularFile, true) => {
-                                folder.rehearse(name, &portrait, options)?;
+                                folder.rehearse(name, &metadata, options)?;
                             }
                             (FileType::RegularFile, false) => {
                                 let unfinished = UnfinishedFile::begin(
                                     &folder,
                                     name,
-                                    portrait.clone(),
+                                    metadata.clone(),
                                     options,
                                 )?;
                                 unfinished.finish(options, &mut said)?;
                             }
-                            _ => drop(folder.make(name, &portrait, options, &mut said)?),
+                            _ => drop(folder.make(name, &metadata, options, &mut said)?),
                         }
                     }
                     Ok(format!("{standing:?}"))

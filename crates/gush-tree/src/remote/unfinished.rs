@@ -13,8 +13,8 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
+use super::metadata::Metadata;
 use super::partial::{self, Partial, partial_name};
-use super::portrait::Portrait;
 use crate::atomic::{Resting, Staged};
 use crate::data;
 use crate::error::Error;
@@ -34,7 +34,7 @@ const CLOSED: u32 = 0o600;
 pub struct UnfinishedFile {
     folder: Arc<Folder>,
     name: OsString,
-    portrait: Portrait,
+    metadata: Metadata,
     provisional_bits: u32,
     /// `None` once it has its name.
     file: Option<Unnamed>,
@@ -54,10 +54,10 @@ impl UnfinishedFile {
     pub fn begin(
         folder: &Arc<Folder>,
         name: &OsStr,
-        portrait: Portrait,
+        metadata: Metadata,
         options: &CopyOptions,
     ) -> Result<Self, Error> {
-        let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, portrait.mode);
+        let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, metadata.mode);
         let mut lacking = 0;
         let file = folder.with(name, |place| {
             if !folder.is_new() {
@@ -67,7 +67,7 @@ impl UnfinishedFile {
                 }
             }
             // Closed to others until the old file's permissions are on it.
-            let first_bits = if has_old(folder, place, &portrait)? { CLOSED } else { bits };
+            let first_bits = if has_old(folder, place, &metadata)? { CLOSED } else { bits };
             lacking = bits ^ first_bits;
             Staged::create(*place, Mode::from_bits_retain(first_bits))
                 .map(Staged::rest)
@@ -76,7 +76,7 @@ impl UnfinishedFile {
         let (folder, name) = (Arc::clone(folder), name.to_owned());
         let provisional_bits = provisional_bits | lacking;
         let file = Some(Unnamed::Staged(file));
-        Ok(Self { folder, name, portrait, provisional_bits, file })
+        Ok(Self { folder, name, metadata, provisional_bits, file })
     }
 
     /// About the memory that [resuming](Self::resume_or_begin) a file of this size takes.
@@ -101,31 +101,31 @@ impl UnfinishedFile {
     pub fn resume_or_begin(
         folder: &Arc<Folder>,
         name: &OsStr,
-        portrait: Portrait,
+        metadata: Metadata,
         source: &[u8],
         options: &CopyOptions,
     ) -> Result<Self, Error> {
         let is_taken = folder.taken.lock().unpoisoned().contains(&partial_name(name));
-        if is_taken || !partial::is_worth_resuming(portrait.size_bytes) {
-            return Self::begin(folder, name, portrait, options);
+        if is_taken || !partial::is_worth_resuming(metadata.size_bytes) {
+            return Self::begin(folder, name, metadata, options);
         }
-        let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, portrait.mode);
-        let (seconds, nanoseconds) = portrait.modified;
+        let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, metadata.mode);
+        let (seconds, nanoseconds) = metadata.modified;
         let source = journal::fingerprint(&[
             b"partial",
             source,
-            &portrait.size_bytes.to_le_bytes(),
+            &metadata.size_bytes.to_le_bytes(),
             &seconds.to_le_bytes(),
             &nanoseconds.to_le_bytes(),
         ]);
         let partial = folder.with(name, |place| {
-            has_old(folder, place, &portrait)?;
-            Partial::open(place, source, portrait.size_bytes)
+            has_old(folder, place, &metadata)?;
+            Partial::open(place, source, metadata.size_bytes)
         })?;
         let (folder, name) = (Arc::clone(folder), name.to_owned());
         let provisional_bits = provisional_bits | (bits ^ CLOSED);
         let file = Some(Unnamed::Partial(partial));
-        Ok(Self { folder, name, portrait, provisional_bits, file })
+        Ok(Self { folder, name, metadata, provisional_bits, file })
     }
 
     fn partial(&self) -> Option<&Partial> {
@@ -147,7 +147,7 @@ impl UnfinishedFile {
     pub fn missing_ranges(&self) -> Vec<Range<u64>> {
         match self.partial() {
             Some(partial) => partial.missing(),
-            None => Some(0..self.portrait.size_bytes)
+            None => Some(0..self.metadata.size_bytes)
                 .filter(|all| !all.is_empty())
                 .into_iter()
                 .collect(),
@@ -209,7 +209,7 @@ impl UnfinishedFile {
         if self.partial().is_some() {
             return Ok(());
         }
-        retry_on_intr(|| fs::ftruncate(self.fd(), self.portrait.size_bytes))
+        retry_on_intr(|| fs::ftruncate(self.fd(), self.metadata.size_bytes))
             .map_err(|errno| Error::os(&self.shown(), "failed to extend {}", errno))
     }
 
@@ -220,7 +220,7 @@ impl UnfinishedFile {
     pub fn digest(&self) -> Result<gush::Digest, Error> {
         data::digest_as_stored(
             self.fd(),
-            self.partial().map(|_| self.portrait.size_bytes),
+            self.partial().map(|_| self.metadata.size_bytes),
             &self.shown(),
         )
     }
@@ -261,7 +261,7 @@ impl UnfinishedFile {
                 provisional_bits: if old.is_some() { 0 } else { self.provisional_bits },
                 ..Transfer::between(
                     options,
-                    (&self.portrait, &self.portrait.stat(&options.preserve, &stat), place.shown),
+                    (&self.metadata, &self.metadata.stat(&options.preserve, &stat), place.shown),
                     (Handle::Open(self.fd()), &stat, place.shown),
                     old.is_none(),
                 )
@@ -276,12 +276,12 @@ impl UnfinishedFile {
 }
 
 /// Is there a file to be replaced, of which the new one inherits? In a directory just made is none.
-fn has_old(folder: &Folder, place: &Place<'_>, portrait: &Portrait) -> Result<bool, Error> {
+fn has_old(folder: &Folder, place: &Place<'_>, metadata: &Metadata) -> Result<bool, Error> {
     if folder.is_new() {
         return Ok(false);
     }
     let Ok(there) = place.stat(false) else { return Ok(false) };
-    refuse_irreplaceable(place, &there, portrait.kind()).map(|()| true)
+    refuse_irreplaceable(place, &there, metadata.kind()).map(|()| true)
 }
 
 impl Drop for UnfinishedFile {
@@ -320,9 +320,9 @@ mod tests {
             std::fs::hard_link(&file, &other).unwrap();
             (options.preserve.links, options.preserve.mode) = (keeps_links, mode);
             let folder = Folder::base(dir.path()).unwrap();
-            let portrait = Portrait { mode: 0o100_750, ..Portrait::default() };
+            let metadata = Metadata { mode: 0o100_750, ..Metadata::default() };
             let unfinished =
-                UnfinishedFile::begin(&folder, OsStr::new("file"), portrait, &options).unwrap();
+                UnfinishedFile::begin(&folder, OsStr::new("file"), metadata, &options).unwrap();
             assert_eq!(fs::fstat(unfinished.fd()).unwrap().st_mode & 0o777, CLOSED);
             assert!(unfinished.finish(&options, &mut ()).unwrap());
             modes.push(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777);

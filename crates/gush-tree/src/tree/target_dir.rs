@@ -7,8 +7,8 @@
 //! the same.
 //!
 //! A copy within this machine ([`Dir`](super::dir::Dir)) holds the directory of the source beside
-//! it; the receiver of a copy from another one ([`Folder`](crate::remote::Folder)) knows the source
-//! by a portrait.
+//! it; the receiver of a copy from another one ([`Folder`](crate::remote::Folder)) knows the
+//! source's metadata.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;

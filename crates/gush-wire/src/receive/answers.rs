@@ -51,7 +51,7 @@ pub(super) struct Arrival<'n> {
 impl<'n> Arrival<'n> {
     /// Of an entry that is made under this name.
     pub fn of(item: &Item, name: &'n OsStr) -> Self {
-        let (action, bytes) = entry::copied(item.portrait.kind(), item.portrait.size_bytes);
+        let (action, bytes) = entry::copied(item.metadata.kind(), item.metadata.size_bytes);
         let has_names = item.has_names;
         Self { bytes, has_names, ..Self::without_data(item.id, item.folder, name, action) }
     }

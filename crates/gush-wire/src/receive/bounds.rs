@@ -1,6 +1,6 @@
 //! Bounds on what is kept of the entries that have come and not ended.
 
-use gush_tree::remote::Portrait;
+use gush_tree::remote::Metadata;
 
 use crate::error::{Error, ensure};
 use crate::record::WINDOW;
@@ -53,10 +53,10 @@ impl Bounds {
     }
 }
 
-/// An estimate of a portrait's memory.
-pub(super) fn weight(portrait: &Portrait) -> usize {
-    let Portrait { attributes, link_text, user_name, group_name, .. } = portrait;
+/// An estimate of metadata's memory.
+pub(super) fn weight(metadata: &Metadata) -> usize {
+    let Metadata { attributes, link_text, user_name, group_name, .. } = metadata;
     let attributes: usize =
         attributes.iter().map(|(name, value)| name.len() + value.len() + 2 * HEAP_BYTES).sum();
-    attributes + link_text.len() + user_name.len() + group_name.len() + size_of::<Portrait>() + 256
+    attributes + link_text.len() + user_name.len() + group_name.len() + size_of::<Metadata>() + 256
 }

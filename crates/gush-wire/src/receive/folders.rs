@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 
 use gush_text::{mkdir_remedy, quote};
 use gush_tree::Action;
-use gush_tree::remote::{Failure, Folder, Names, Portrait, Spared};
+use gush_tree::remote::{Failure, Folder, Metadata, Names, Spared};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -119,21 +119,21 @@ impl Session {
         id: u64,
         above: u64,
         name: &OsStr,
-        (portrait, spared): (Portrait, Spared<'_>),
+        (metadata, spared): (Metadata, Spared<'_>),
     ) -> Result<(), Error> {
         if self.shown.as_ref().is_some_and(|shown| !shown.is_recursive) {
             return Err(out_of_place("a directory"));
         }
-        let waiting_bytes = weight(&portrait) + MOST_PATH_BYTES / 16;
-        let identity = portrait.identity;
+        let waiting_bytes = weight(&metadata) + MOST_PATH_BYTES / 16;
+        let identity = metadata.identity;
         let entered = match self.folder(above, true)? {
             Some(folder) if folder.shown_entry(name).as_os_str().len() > MOST_PATH_BYTES => {
                 return Err(Error::Protocol("a path is longer than 32 KiB".into()));
             }
             Some(folder) => self
-                .make_way((above, &folder), name, &portrait)
+                .make_way((above, &folder), name, &metadata)
                 .and_then(|()| self.refuse_target(&folder, name, (identity, spared.above)))
-                .and_then(|()| folder.enter(name, (portrait, spared), &self.options))
+                .and_then(|()| folder.enter(name, (metadata, spared), &self.options))
                 .map_err(Failure::from),
             None => Err(Failure::default()),
         };
@@ -316,9 +316,9 @@ impl Session {
         &self,
         (folder_id, folder): (u64, &Folder),
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
     ) -> Result<(), gush_tree::Error> {
-        let is_directory = portrait.kind() == FileType::Directory;
+        let is_directory = metadata.kind() == FileType::Directory;
         let names_directory = self.names_directory && self.as_name.is_some();
         if folder_id == BASE && names_directory && !is_directory && folder.identity(name).is_none()
         {
@@ -331,10 +331,10 @@ impl Session {
             );
             return Err(gush_tree::Error::reported(&shown, text));
         }
-        folder.refuse_itself(name, portrait)?;
+        folder.refuse_itself(name, metadata)?;
         match self.options.mirror {
             true => {
-                folder.make_way(name, portrait, &self.options, &|| !self.goes_on(), &mut Told(self))
+                folder.make_way(name, metadata, &self.options, &|| !self.goes_on(), &mut Told(self))
             }
             false => Ok(()),
         }
@@ -361,15 +361,15 @@ mod tests {
             let session = Session::new(base, None, CopyOptions::default(), output, None);
             let copy = |number: u64| -> Result<(), Error> {
                 let (id, name) = (10 * number, format!("{number:0200}"));
-                let directory = Portrait { mode: 0o040_755, ..Portrait::default() };
+                let directory = Metadata { mode: 0o040_755, ..Metadata::default() };
                 session.enter(id, BASE, OsStr::new(&name), (directory, Spared::default()))?;
                 let folder = session.folder(id, true)?.unwrap();
                 for (id, file) in [(id + 1, "a"), (id + 2, "b")] {
                     fs::write(dir.path().join(&name).join(file), "").unwrap();
-                    let portrait = Portrait { mode: 0o100_644, ..Portrait::default() };
+                    let metadata = Metadata { mode: 0o100_644, ..Metadata::default() };
                     let (folder_id, name) = (10 * number, OsStr::new(file));
                     let item =
-                        Item { id, folder: folder_id, name: file.into(), portrait, has_names };
+                        Item { id, folder: folder_id, name: file.into(), metadata, has_names };
                     let arrival = Arrival::of(&item, name);
                     session.lock().arrives()?;
                     session.end_entry(&arrival, Some(&folder), Ok::<_, Failure>(Ending::Kept))?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use gush::Unpoisoned;
 use gush_text::{errno_text, noted, quote};
 use gush_tree::Action;
-use gush_tree::remote::{Failure, Folder, Portrait, UnfinishedFile};
+use gush_tree::remote::{Failure, Folder, Metadata, UnfinishedFile};
 
 use super::answers::{Arrival, Ending, Told};
 use super::bounds::weight;
@@ -66,7 +66,7 @@ struct Unwritten {
 
 enum Stage {
     /// The file is made at its first data: many may be announced before.
-    Announced(Portrait),
+    Announced(Metadata),
     Begun(Arc<UnfinishedFile>),
     /// The file is not made: what is there stays.
     Stays(Ending),
@@ -83,10 +83,10 @@ impl Incoming {
         item: Item,
         resumes: Option<Vec<u8>>,
     ) -> Self {
-        let Item { folder: folder_id, portrait, has_names, .. } = item;
+        let Item { folder: folder_id, metadata, has_names, .. } = item;
         let resuming =
-            |source: &Vec<u8>| source.len() + UnfinishedFile::resuming_bytes(portrait.size_bytes);
-        let waiting_bytes = weight(&portrait) + resumes.as_ref().map_or(0, resuming);
+            |source: &Vec<u8>| source.len() + UnfinishedFile::resuming_bytes(metadata.size_bytes);
+        let waiting_bytes = weight(&metadata) + resumes.as_ref().map_or(0, resuming);
         Self {
             folder,
             folder_id,
@@ -94,10 +94,10 @@ impl Incoming {
             has_names,
             waiting_bytes,
             resumes,
-            size_bytes: portrait.size_bytes,
+            size_bytes: metadata.size_bytes,
             counted_bytes: AtomicU64::new(0),
             work: Mutex::new(Work {
-                stage: Stage::Announced(portrait),
+                stage: Stage::Announced(metadata),
                 announced_bytes: 0,
                 arrived_bytes: 0,
                 written_bytes: 0,
@@ -130,11 +130,11 @@ impl Incoming {
 
     /// Makes the file, if it is not made yet.
     fn begin(&self, session: &Session, work: &mut Work) -> Option<Arc<UnfinishedFile>> {
-        if let Stage::Announced(portrait) = &mut work.stage {
-            let portrait = std::mem::take(portrait);
+        if let Stage::Announced(metadata) = &mut work.stage {
+            let metadata = std::mem::take(metadata);
             work.stage = match &self.folder {
                 Some(folder) => self
-                    .begin_in(folder, portrait, session)
+                    .begin_in(folder, metadata, session)
                     .unwrap_or_else(|error| Stage::Failed(error.into())),
                 None => Stage::Failed(Failure::default()),
             };
@@ -148,19 +148,19 @@ impl Incoming {
     fn begin_in(
         &self,
         folder: &Arc<Folder>,
-        portrait: Portrait,
+        metadata: Metadata,
         session: &Session,
     ) -> Result<Stage, gush_tree::Error> {
         let (name, options) = (&self.name, &session.options);
-        if let Some(stays) = session.stays(folder, name, &portrait)? {
+        if let Some(stays) = session.stays(folder, name, &metadata)? {
             return Ok(Stage::Stays(stays));
         }
-        session.make_way((self.folder_id, folder), name, &portrait)?;
+        session.make_way((self.folder_id, folder), name, &metadata)?;
         let unfinished = match &self.resumes {
             Some(source) => {
-                UnfinishedFile::resume_or_begin(folder, name, portrait, source, options)
+                UnfinishedFile::resume_or_begin(folder, name, metadata, source, options)
             }
-            None => UnfinishedFile::begin(folder, name, portrait, options),
+            None => UnfinishedFile::begin(folder, name, metadata, options),
         };
         Ok(Stage::Begun(Arc::new(unfinished?)))
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use gush_tree::remote::{Folder, OverwriteDecision, Portrait};
+use gush_tree::remote::{Folder, Metadata, OverwriteDecision};
 use gush_tree::{Action, Update};
 
 use super::answers::{Arrival, Ending};
@@ -33,7 +33,7 @@ pub(super) struct Link {
     pub id: u64,
     pub folder: u64,
     pub name: OsString,
-    pub portrait: Portrait,
+    pub metadata: Metadata,
 }
 
 fn bounded(firsts: &Firsts) -> Result<(), Error> {
@@ -57,7 +57,7 @@ impl Session {
         drop(state);
         if let Some(First::Awaited(links)) = waiting {
             for link in links {
-                self.lock().bounds.release(weight(&link.portrait));
+                self.lock().bounds.release(weight(&link.metadata));
                 self.make_link(link, id)?;
             }
         }
@@ -68,7 +68,7 @@ impl Session {
     pub fn link(&self, link: Link, first: u64) -> Result<(), Error> {
         let mut state = self.lock();
         state.arrives()?;
-        let bytes = weight(&link.portrait);
+        let bytes = weight(&link.metadata);
         if let Some(First::Awaited(links)) = state.firsts.get_mut(&first) {
             links.push(link);
             return state.bounds.take(bytes);
@@ -78,7 +78,7 @@ impl Session {
     }
 
     fn make_link(&self, link: Link, first: u64) -> Result<(), Error> {
-        let Link { id, folder: folder_id, name, portrait } = link;
+        let Link { id, folder: folder_id, name, metadata } = link;
         let state = self.lock();
         let made = match state.firsts.get(&first) {
             Some(First::Made(above, name, identity)) => {
@@ -94,7 +94,7 @@ impl Session {
         let options = &self.options;
         let standing = match options.update {
             Update::All => Ok(OverwriteDecision::Copy),
-            _ => folder.compare(&name, &portrait, options),
+            _ => folder.compare(&name, &metadata, options),
         };
         let is_linked =
             made.as_ref().is_some_and(|(.., file)| folder.identity(&name) == Some(*file));
@@ -113,8 +113,8 @@ impl Session {
             }
             (Ok(OverwriteDecision::Keep), Some(_)) if options.dry_run => Ok(Ending::Kept),
             (Ok(_), _) if options.dry_run => self
-                .make_way((folder_id, &folder), &name, &portrait)
-                .and_then(|()| folder.rehearse(&name, &portrait, options))
+                .make_way((folder_id, &folder), &name, &metadata)
+                .and_then(|()| folder.rehearse(&name, &metadata, options))
                 .map(|()| Ending::Made { is_complete: true }),
             // There is no copy of which it could be a name.
             (Ok(_), None) => {
@@ -123,7 +123,7 @@ impl Session {
             }
             (Ok(standing), Some((above, first_name, identity))) => {
                 let linked = self
-                    .make_way((folder_id, &folder), &name, &portrait)
+                    .make_way((folder_id, &folder), &name, &metadata)
                     .and_then(|()| folder.link(&name, (&above, &first_name, identity)));
                 match linked {
                     // A later operand has replaced the copy.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush_text::without_controls;
 use gush_tree::Update;
-use gush_tree::remote::{Folder, OverwriteDecision, Portrait, Spared, Updated};
+use gush_tree::remote::{Folder, Metadata, OverwriteDecision, Spared, Updated};
 use rustix::fs::FileType;
 
 use super::answers::{Arrival, Ending, Told};
@@ -36,11 +36,11 @@ impl Session {
                     let shown = self.shown.as_ref().ok_or_else(|| out_of_place("Invitation"))?;
                     shown.is_invited(self, token)?;
                 }
-                ToReceiver::Enter { id, folder, name, portrait, within, mounted } => {
+                ToReceiver::Enter { id, folder, name, metadata, within, mounted } => {
                     let name = self.directory_name(name, folder)?;
-                    of_kind(&portrait, portrait.kind() == FileType::Directory)?;
+                    of_kind(&metadata, metadata.kind() == FileType::Directory)?;
                     let spared = Spared { above: &within, mounted: mounted.as_deref() };
-                    self.enter(id, folder, &name, (portrait, spared))?;
+                    self.enter(id, folder, &name, (metadata, spared))?;
                 }
                 ToReceiver::Ignore { lines } => self.ignore(&lines)?,
                 ToReceiver::Leave { id, .. } if id == BASE => return Err(out_of_place("Leave")),
@@ -54,7 +54,7 @@ impl Session {
                     match &folder {
                         Some(folder) => {
                             let place = (item.folder, &**folder);
-                            let made = self.make_other(place, &name, &item.portrait);
+                            let made = self.make_other(place, &name, &item.metadata);
                             self.end_entry(&arrival, Some(folder), made)?;
                         }
                         None => self.fail_entry(&arrival)?,
@@ -68,11 +68,11 @@ impl Session {
                     let [path, below] = [path, target].map(OsString::from_vec);
                     self.problem(path.as_ref(), below.as_ref(), why, is_warning)?;
                 }
-                ToReceiver::Link { id, folder, name, portrait, first } => {
+                ToReceiver::Link { id, folder, name, metadata, first } => {
                     let name = self.name(name, folder)?;
                     let above = self.folder(folder, true)?;
                     self.takes(above.as_deref(), &name)?;
-                    self.link(Link { id, folder, name, portrait }, first)?;
+                    self.link(Link { id, folder, name, metadata }, first)?;
                 }
                 ToReceiver::Finish { entries } => {
                     self.shown.as_ref().map_or(Ok(()), Shown::end_announcements)?;
@@ -94,12 +94,12 @@ impl Session {
         is_file: bool,
         is_first: bool,
     ) -> Result<(OsString, Option<Arc<Folder>>), Error> {
-        let kind = item.portrait.kind();
+        let kind = item.metadata.kind();
         let is_right = match kind {
             FileType::Directory | FileType::Unknown => false,
             kind => is_file == (kind == FileType::RegularFile),
         };
-        of_kind(&item.portrait, is_right)?;
+        of_kind(&item.metadata, is_right)?;
         let name = self.name(std::mem::take(&mut item.name), item.folder)?;
         let may_be = |shown: &Shown| shown.may_be_other(&name, kind);
         ensure(item.folder != BASE || self.shown.as_ref().is_none_or(may_be), NOT_ASKED_FOR)?;
@@ -161,7 +161,7 @@ impl Session {
                     return Err(out_of_place("a file with several names"));
                 }
                 if let (BASE, Some(shown)) = (item.folder, &self.shown) {
-                    shown.expects(item.portrait.size_bytes);
+                    shown.expects(item.metadata.size_bytes);
                 }
                 let (id, is_resumed) = (item.id, resumes.is_some());
                 self.lock().compared.remove(&id);
@@ -204,8 +204,8 @@ impl Session {
                 self.lock().arrives()?;
                 let arrival = Arrival::of(&item, &name);
                 let Some(folder) = folder else { return self.fail_entry(&arrival) };
-                let standing = folder.decide(&name, &item.portrait, &self.options);
-                self.answer_file(&arrival, &folder, &item.portrait, standing)
+                let standing = folder.decide(&name, &item.metadata, &self.options);
+                self.answer_file(&arrival, &folder, &item.metadata, standing)
             }
             ToReceiver::Compared { mut item, is_same } => {
                 let (name, folder) = self.entry(&mut item, true, is_first)?;
@@ -217,7 +217,7 @@ impl Session {
                 let folder = folder.ok_or_else(|| out_of_place("Compared"))?;
                 let standing =
                     if is_same { OverwriteDecision::Keep } else { OverwriteDecision::Copy };
-                self.answer_file(&Arrival::of(&item, &name), &folder, &item.portrait, Ok(standing))
+                self.answer_file(&Arrival::of(&item, &name), &folder, &item.metadata, Ok(standing))
             }
             _ => Err(out_of_place("a record")),
         }
@@ -228,13 +228,13 @@ impl Session {
         &self,
         (folder_id, folder): (u64, &Folder),
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
     ) -> Result<Ending, gush_tree::Error> {
-        if let Some(stays) = self.stays(folder, name, portrait)? {
+        if let Some(stays) = self.stays(folder, name, metadata)? {
             return Ok(stays);
         }
-        self.make_way((folder_id, folder), name, portrait)?;
-        let is_complete = folder.make(name, portrait, &self.options, &mut Told(self))?;
+        self.make_way((folder_id, folder), name, metadata)?;
+        let is_complete = folder.make(name, metadata, &self.options, &mut Told(self))?;
         Ok(Ending::Made { is_complete })
     }
 
@@ -243,14 +243,14 @@ impl Session {
         &self,
         folder: &Folder,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
     ) -> Result<Option<Ending>, gush_tree::Error> {
         if self.options.update == Update::All {
             return Ok(None);
         }
-        match folder.decide(name, portrait, &self.options)? {
+        match folder.decide(name, metadata, &self.options)? {
             OverwriteDecision::Skip => Ok(Some(Ending::Skipped)),
-            OverwriteDecision::Keep => self.keep(folder, name, portrait),
+            OverwriteDecision::Keep => self.keep(folder, name, metadata),
             OverwriteDecision::Copy | OverwriteDecision::Compare => Ok(None),
         }
     }
@@ -261,12 +261,12 @@ impl Session {
         &self,
         folder: &Folder,
         name: &OsStr,
-        portrait: &Portrait,
+        metadata: &Metadata,
     ) -> Result<Option<Ending>, gush_tree::Error> {
         if !self.options.updates_attributes() {
             return Ok(Some(Ending::Kept));
         }
-        let updated = folder.update(name, portrait, &self.options, &mut Told(self))?;
+        let updated = folder.update(name, metadata, &self.options, &mut Told(self))?;
         Ok(updated.map(|updated| match updated {
             Updated { is_complete: true, has_changed: false } => Ending::Kept,
             Updated { is_complete, .. } => Ending::Updated { is_complete },
@@ -278,13 +278,13 @@ impl Session {
         &self,
         arrival: &Arrival<'_>,
         folder: &Arc<Folder>,
-        portrait: &Portrait,
+        metadata: &Metadata,
         standing: Result<OverwriteDecision, gush_tree::Error>,
     ) -> Result<(), Error> {
         let Arrival { id, folder: folder_id, name, .. } = *arrival;
         let stays = match standing {
             Ok(OverwriteDecision::Skip) => Ok(Some(Ending::Skipped)),
-            Ok(OverwriteDecision::Keep) => self.keep(folder, name, portrait),
+            Ok(OverwriteDecision::Keep) => self.keep(folder, name, metadata),
             Ok(OverwriteDecision::Copy) => Ok(None),
             Ok(OverwriteDecision::Compare) => match folder.digest(name) {
                 Ok(digest) => {
@@ -299,8 +299,8 @@ impl Session {
         };
         let ended = match stays {
             Ok(None) if self.options.dry_run => self
-                .make_way((folder_id, folder), name, portrait)
-                .and_then(|()| folder.rehearse(name, portrait, &self.options))
+                .make_way((folder_id, folder), name, metadata)
+                .and_then(|()| folder.rehearse(name, metadata, &self.options))
                 .map(|()| Ending::Made { is_complete: true }),
             Ok(None) => {
                 self.reply_without_end(&ToSender::Wanted { id });
@@ -339,8 +339,8 @@ fn failed_on(is_first: bool, error: Error) -> Error {
     if is_first { error } else { error.further() }
 }
 
-fn of_kind(portrait: &Portrait, is_right: bool) -> Result<(), Error> {
-    ensure(is_right, &format!("an entry has the mode {:o}", portrait.mode))
+fn of_kind(metadata: &Metadata, is_right: bool) -> Result<(), Error> {
+    ensure(is_right, &format!("an entry has the mode {:o}", metadata.mode))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use std::thread;
 
 use gush::Unpoisoned;
 use gush_text::{quote, without_controls};
-use gush_tree::remote::{Failure, Portrait};
+use gush_tree::remote::{Failure, Metadata};
 use gush_tree::{Action, CopyOptions, Events, Preserve};
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -369,19 +369,19 @@ impl<'a> Session<'a> {
         if state.is_ended { Err(Error::Ended) } else { Ok(()) }
     }
 
-    fn portrait(
+    fn metadata(
         &self,
         fd: &impl AsFd,
         stat: &Stat,
         path: &Path,
-    ) -> Result<Portrait, gush_tree::Error> {
+    ) -> Result<Metadata, gush_tree::Error> {
         let mut warn = |error| self.warns(&error);
-        Portrait::of(fd.as_fd(), stat, &self.options.preserve, path, &mut warn)
+        Metadata::of(fd.as_fd(), stat, &self.options.preserve, path, &mut warn)
     }
 
-    /// A portrait without attributes, for which nothing is opened.
-    fn plain_portrait(&self, fd: &impl AsFd, stat: &Stat, path: &Path) -> Portrait {
-        Portrait::of(fd.as_fd(), stat, &Preserve::default(), path, &mut |_| {}).unwrap_or_default()
+    /// Metadata without attributes, for which nothing is opened.
+    fn plain_metadata(&self, fd: &impl AsFd, stat: &Stat, path: &Path) -> Metadata {
+        Metadata::of(fd.as_fd(), stat, &Preserve::default(), path, &mut |_| {}).unwrap_or_default()
     }
 
     /// The path of a copy, as messages show it. `below` begins with the name of the operand.

@@ -255,15 +255,15 @@ impl<'s, 'e> Walk<'s, 'e> {
             // The receiver may have no copy under the first name.
             let mut found = found();
             found.let_go();
-            let portrait = match is_file {
-                true => session.plain_portrait(dir, stat, path),
+            let metadata = match is_file {
+                true => session.plain_metadata(dir, stat, path),
                 false => open_found(dir.as_fd(), found_as, stat, path, true)
-                    .map(|fd| session.plain_portrait(&fd, stat, path))
+                    .map(|fd| session.plain_metadata(&fd, stat, path))
                     .unwrap_or_default(),
             };
             session.queue.ask();
             session.lock().asked.insert(id, found);
-            let record = ToReceiver::Link { id, folder, name, portrait, first };
+            let record = ToReceiver::Link { id, folder, name, metadata, first };
             return session.first.record(&record).map(drop);
         }
         if has_names {
@@ -334,22 +334,22 @@ impl<'s, 'e> Walk<'s, 'e> {
     ) -> Result<(), Error> {
         let session = self.session;
         let target = self.target(path);
-        let portrait = session.portrait(dir, stat, path).unwrap_or_else(|error| {
+        let metadata = session.metadata(dir, stat, path).unwrap_or_else(|error| {
             session.fails(&target, error);
             // Mode, owner and times are known; no attribute is read.
-            session.plain_portrait(dir, stat, path)
+            session.plain_metadata(dir, stat, path)
         });
         if !session.has_number() {
             self.put_batch();
         }
         let id = session.number(&session.first, path, target.clone(), Action::Directory, None)?;
         let (folder, name) = (self.folder().id, name.as_bytes().to_vec());
-        let mut record = ToReceiver::Enter { id, folder, name, portrait, within, mounted };
+        let mut record = ToReceiver::Enter { id, folder, name, metadata, within, mounted };
         if !session.first.record(&record)? {
             session.refuses(path, &target, TOO_MANY_ATTRIBUTES);
             // Its entries are copied all the same.
-            if let ToReceiver::Enter { portrait, .. } = &mut record {
-                portrait.attributes.clear();
+            if let ToReceiver::Enter { metadata, .. } = &mut record {
+                metadata.attributes.clear();
             }
             session.first.record(&record)?;
         }
@@ -467,7 +467,7 @@ impl Visitor for Walking<'_, '_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use gush_tree::remote::Portrait;
+    use gush_tree::remote::Metadata;
 
     use super::*;
     use crate::frame::Output;
@@ -477,14 +477,14 @@ mod tests {
         let fits = |count: usize| {
             let (within, mounted) = (vec![u64::MAX; count / 2], Some(vec![u64::MAX; count / 2]));
             let name = || "x".repeat(255);
-            let portrait = Portrait {
+            let metadata = Metadata {
                 mode: 0o040_755,
                 user_name: name(),
                 group_name: name(),
-                ..Portrait::default()
+                ..Metadata::default()
             };
             let (id, folder, name) = (u64::MAX, BASE, name().into());
-            let record = ToReceiver::Enter { id, folder, name, portrait, within, mounted };
+            let record = ToReceiver::Enter { id, folder, name, metadata, within, mounted };
             Output::new(tempfile::tempfile().unwrap()).record(&record).unwrap()
         };
         assert!(fits(MOST_SPARED));

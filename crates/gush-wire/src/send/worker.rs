@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gush_text::quote;
-use gush_tree::remote::{Failure, Portrait, partial_name};
+use gush_tree::remote::{Failure, Metadata, partial_name};
 
 use super::Session;
 use super::outgoing::{Data, Outgoing};
@@ -78,21 +78,21 @@ impl Session<'_> {
 
     /// Asks whether the receiver needs a file.
     pub(super) fn ask(&self, stream: &Stream, found: Found) -> Result<(), Error> {
-        let portrait = match self.options.updates_attributes() {
+        let metadata = match self.options.updates_attributes() {
             true => {
                 let pinned = found.place.open(&found.stat, &found.path, false);
-                pinned.and_then(|fd| self.portrait(&fd, &found.stat, &found.path))
+                pinned.and_then(|fd| self.metadata(&fd, &found.stat, &found.path))
             }
-            false => Ok(self.plain_portrait(&found.place.dir, &found.stat, &found.path)),
+            false => Ok(self.plain_metadata(&found.place.dir, &found.stat, &found.path)),
         };
-        let portrait = match portrait {
-            Ok(portrait) => portrait,
+        let metadata = match metadata {
+            Ok(metadata) => metadata,
             Err(error) => {
                 self.fails(&found.target, error);
                 return self.give_up(stream, &found);
             }
         };
-        let record = ToReceiver::Ask(found.item(portrait));
+        let record = ToReceiver::Ask(found.item(metadata));
         self.question(stream, found, &record)
     }
 
@@ -117,11 +117,11 @@ impl Session<'_> {
     }
 
     /// Opens a file that was found. What cannot be opened is reported, and has no answer.
-    fn open(&self, stream: &Stream, found: &Found) -> Result<Option<(OwnedFd, Portrait)>, Error> {
+    fn open(&self, stream: &Stream, found: &Found) -> Result<Option<(OwnedFd, Metadata)>, Error> {
         let opened = found.place.open(&found.stat, &found.path, true);
         let opened = opened
-            .and_then(|fd| Ok((self.portrait(&fd, &found.stat, &found.path)?, fd)))
-            .map(|(portrait, fd)| (fd, portrait));
+            .and_then(|fd| Ok((self.metadata(&fd, &found.stat, &found.path)?, fd)))
+            .map(|(metadata, fd)| (fd, metadata));
         match opened {
             Ok(opened) => Ok(Some(opened)),
             Err(error) => {
@@ -134,8 +134,8 @@ impl Session<'_> {
 
     /// Sends a symbolic link or special file.
     pub(super) fn send_other(&self, found: &Found) -> Result<(), Error> {
-        let Some((_, portrait)) = self.open(&self.first, found)? else { return Ok(()) };
-        if self.first.record(&ToReceiver::Other(found.item(portrait)))? {
+        let Some((_, metadata)) = self.open(&self.first, found)? else { return Ok(()) };
+        if self.first.record(&ToReceiver::Other(found.item(metadata)))? {
             return Ok(());
         }
         self.refuses(&found.path, &found.target, TOO_MANY_ATTRIBUTES);
@@ -159,7 +159,7 @@ impl Session<'_> {
 
     /// Compares the receiver's hash of a file, and sends the file if it is another.
     fn compare(&self, stream: &Stream, found: Found, theirs: &str) -> Result<(), Error> {
-        let Some((fd, portrait)) = self.open(stream, &found)? else { return Ok(()) };
+        let Some((fd, metadata)) = self.open(stream, &found)? else { return Ok(()) };
         let is_same = match gush::digest_of(&fd) {
             Ok(ours) => ours.to_string() == theirs,
             Err(error) => {
@@ -168,16 +168,16 @@ impl Session<'_> {
             }
         };
         if !is_same && !self.options.dry_run {
-            return self.send_opened(stream, found, fd, portrait);
+            return self.send_opened(stream, found, fd, metadata);
         }
-        let record = ToReceiver::Compared { item: found.item(portrait), is_same };
+        let record = ToReceiver::Compared { item: found.item(metadata), is_same };
         self.question(stream, found, &record)
     }
 
     /// Sends a file, or announces it for all workers.
     pub(super) fn send_file(&self, stream: &Stream, found: Found) -> Result<(), Error> {
         match self.open(stream, &found)? {
-            Some((fd, portrait)) => self.send_opened(stream, found, fd, portrait),
+            Some((fd, metadata)) => self.send_opened(stream, found, fd, metadata),
             None => Ok(()),
         }
     }
@@ -187,7 +187,7 @@ impl Session<'_> {
         stream: &Stream,
         found: Found,
         fd: OwnedFd,
-        portrait: Portrait,
+        metadata: Metadata,
     ) -> Result<(), Error> {
         let Found { id, has_names, .. } = found;
         let resumes = self.resumes(&found);
@@ -195,7 +195,7 @@ impl Session<'_> {
             stream.flush()?;
             self.queue.ask_to_resume();
         }
-        let is_divided = has_names || portrait.size_bytes > MOST_DATA_BYTES as u64;
+        let is_divided = has_names || metadata.size_bytes > MOST_DATA_BYTES as u64;
         // The receiver has to know a file before its data comes on another stream.
         let announces = if is_divided { &self.first } else { stream };
         let is_asked = resumes.is_some();
@@ -203,7 +203,7 @@ impl Session<'_> {
         if is_asked {
             self.lock().resuming.insert(id, Arc::clone(&file));
         }
-        let record = ToReceiver::File { item: found.item(portrait), resumes };
+        let record = ToReceiver::File { item: found.item(metadata), resumes };
         if !announces.record(&record)? {
             self.refuses(&found.path, &found.target, TOO_MANY_ATTRIBUTES);
             if is_asked {

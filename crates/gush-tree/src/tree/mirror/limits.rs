@@ -18,7 +18,7 @@ pub(crate) struct Limits {
     device: u64,
     /// `None` if the kernel does not report it.
     mount: Option<u64>,
-    /// The [identities](crate::remote::Portrait::identity) of the source, of the directories above
+    /// The [identities](crate::remote::Metadata::identity) of the source, of the directories above
     /// it, and of what is mounted in it.
     source: HashSet<u64>,
     /// Something is mounted in the source, which may be a file.

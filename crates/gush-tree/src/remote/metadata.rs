@@ -22,7 +22,7 @@ use crate::xattr::{self, Attributes};
 /// An entry's kind, mode, owner, times, size, attributes and link text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Portrait {
+pub struct Metadata {
     /// `st_mode`: kind and permission bits.
     pub mode: u32,
     /// The user's number.
@@ -56,7 +56,7 @@ pub(crate) fn identity(stat: &Stat) -> u64 {
     xxh3_64(&[&boot[..], &stat.st_dev.to_le_bytes(), &stat.st_ino.to_le_bytes()].concat())
 }
 
-/// The [identities](Portrait::identity) of a directory and of those above it, up to the root, as
+/// The [identities](Metadata::identity) of a directory and of those above it, up to the root, as
 /// far as they can be looked at.
 #[must_use]
 pub fn lineage(dir: BorrowedFd<'_>) -> Vec<u64> {
@@ -81,7 +81,7 @@ pub(crate) fn climb(dir: BorrowedFd<'_>, found: &mut Vec<u64>) -> io::Result<()>
 }
 
 /// Opens an entry that a walk has found: a regular file for reading, any other, or all for a
-/// [`Portrait`] alone, by `O_PATH`, which needs no right to read it.
+/// [`Metadata`] alone, by `O_PATH`, which needs no right to read it.
 ///
 /// # Errors
 /// When it cannot be opened, or another file has the name by now.
@@ -111,7 +111,7 @@ pub fn open_found(
     Ok(fd)
 }
 
-impl Portrait {
+impl Metadata {
     /// Reads what `preserve` asks for of an open entry. Attributes that cannot be read are
     /// warnings, as many as the effort for attributes asks for.
     ///
@@ -134,7 +134,7 @@ impl Portrait {
             true => account.name(number),
             false => String::new(),
         };
-        let mut portrait = Self {
+        let mut metadata = Self {
             mode: stat.st_mode,
             user: stat.st_uid,
             group: stat.st_gid,
@@ -153,13 +153,13 @@ impl Portrait {
         };
         if is_link {
             let text = links::text(&Place::below(fd, Path::new(""), shown))?;
-            portrait.link_text = text.into_bytes();
+            metadata.link_text = text.into_bytes();
         }
-        let read = match portrait.read_attributes(&handle.holder(), preserve, is_link) {
+        let read = match metadata.read_attributes(&handle.holder(), preserve, is_link) {
             // It is held by O_PATH.
             Err(Errno::BADF) => {
                 let handle = Handle::Pinned { fd, is_link };
-                portrait.read_attributes(&handle.holder(), preserve, is_link)
+                metadata.read_attributes(&handle.holder(), preserve, is_link)
             }
             read => read,
         };
@@ -171,7 +171,7 @@ impl Portrait {
                 Xattrs::Leave | Xattrs::Try => {}
             }
         }
-        Ok(portrait)
+        Ok(metadata)
     }
 
     fn read_attributes(
@@ -231,7 +231,7 @@ impl Portrait {
     }
 }
 
-impl Attributes for Portrait {
+impl Attributes for Metadata {
     fn list(&self) -> io::Result<Vec<CString>> {
         Ok(self.attributes.iter().filter_map(|(name, _)| CString::new(&name[..]).ok()).collect())
     }
@@ -281,16 +281,16 @@ mod tests {
         let by_name = Preserve { owner: true, ..Preserve::default() };
         let by_number = Preserve { numeric_ids: true, ..by_name };
         let of = |preserve: &Preserve| {
-            Portrait::of(fd.as_fd(), &stat, preserve, root.shown, &mut |_| ()).unwrap()
+            Metadata::of(fd.as_fd(), &stat, preserve, root.shown, &mut |_| ()).unwrap()
         };
-        let names = |portrait: Portrait| [portrait.user_name, portrait.group_name];
+        let names = |metadata: Metadata| [metadata.user_name, metadata.group_name];
         assert_eq!(names(of(&by_name)), [Account::User.name(number), String::new()]);
         assert_eq!(names(of(&by_number)), [String::new(), String::new()]);
         assert_eq!(names(of(&Preserve::default())), [String::new(), String::new()]);
         // On the other machine the user has another number.
-        let portrait = Portrait { user: number + 3_000_000_000, ..of(&by_name) };
+        let metadata = Metadata { user: number + 3_000_000_000, ..of(&by_name) };
         let owner = |preserve| {
-            let stat = portrait.stat(preserve, &stat);
+            let stat = metadata.stat(preserve, &stat);
             (stat.st_uid, stat.st_gid)
         };
         assert_eq!(owner(&by_name), (number, 4_000_000_000));
