@@ -41,14 +41,12 @@ impl Doing {
     ];
 }
 
-/// The work, the answer, and the remedy; without one, it is that of a failed write.
-type Row = (&'static [Doing], Errno, Option<&'static str>);
-
 const ANYTHING: &[Doing] = &Doing::ALL;
 
-/// The first row that fits counts.
+/// The work, the answer, and the remedy; without one, it is that of a failed write. The first row
+/// that fits counts.
 #[rustfmt::skip]
-const TABLE: &[Row] = &[
+const TABLE: &[(&[Doing], Errno, Option<&str>)] = &[
     (&[Doing::Opening], Errno::NOSPC, None),
     (&[Doing::Making], Errno::NOSPC, Some("its file system has no space or no inodes left: `df` and `df -i` show which; remove files")),
     (&[Doing::Opening, Doing::Making], Errno::DQUOT, None),

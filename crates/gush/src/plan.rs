@@ -13,7 +13,7 @@ use crate::method::{MethodName, Refusal};
 pub(crate) const PARALLEL_BYTES: u64 = 16 << 20;
 
 /// A row of the table.
-pub(crate) struct Row {
+pub(crate) struct PlanRow {
     source: &'static [Kind],
     target: &'static [Kind],
     /// Both on one file system, as far as can be said without trying.
@@ -29,8 +29,8 @@ pub(crate) struct Row {
     pub(crate) on_threads: Option<MethodName>,
 }
 
-impl Row {
-    const ANY: Row = Row {
+impl PlanRow {
+    const ANY: PlanRow = PlanRow {
         source: &[],
         target: &[],
         one_file_system: false,
@@ -50,10 +50,10 @@ use MethodName::{CopyFileRange, ReadWrite, Reflink, Sendfile, Splice};
 /// Terminals, made-up files and datagram sockets are read and written only: a splice of 0 bytes
 /// on a terminal must not be asked again, procfs offers splice for some files only, and datagrams
 /// have boundaries.
-static TABLE: &[Row] = &[
+static TABLE: &[PlanRow] = &[
     // Two threads that read and write take turns at the target's inode lock and read in between;
     // copy_file_range holds that lock for all of it.
-    Row {
+    PlanRow {
         source: &[File],
         target: &[File],
         one_file_system: true,
@@ -61,52 +61,52 @@ static TABLE: &[Row] = &[
         at_least_bytes: PARALLEL_BYTES,
         methods: &[Reflink, CopyFileRange, ReadWrite],
         on_threads: Some(ReadWrite),
-        ..Row::ANY
+        ..PlanRow::ANY
     },
-    Row {
+    PlanRow {
         source: &[File],
         target: &[File],
         one_file_system: true,
         methods: &[Reflink, CopyFileRange, ReadWrite],
-        ..Row::ANY
+        ..PlanRow::ANY
     },
     // One copy from page cache to page cache, where read-write makes two and faults a buffer in.
-    Row {
+    PlanRow {
         source: &[File],
         target: &[File],
         local: true,
         at_least_bytes: 1,
         below_bytes: PARALLEL_BYTES,
         methods: &[Sendfile, ReadWrite],
-        ..Row::ANY
+        ..PlanRow::ANY
     },
     // copy_file_range has reported success falsely across file systems (Linux 5.3 to 5.18).
-    Row { source: &[File], target: &[File], on_threads: Some(ReadWrite), ..Row::ANY },
-    Row {
+    PlanRow { source: &[File], target: &[File], on_threads: Some(ReadWrite), ..PlanRow::ANY },
+    PlanRow {
         source: &[File, Block],
         target: &[Stream],
         methods: &[Sendfile, Splice, ReadWrite],
-        ..Row::ANY
+        ..PlanRow::ANY
     },
-    Row {
+    PlanRow {
         source: &[File, Block],
         target: &[Pipe, Character],
         methods: &[Splice, Sendfile, ReadWrite],
-        ..Row::ANY
+        ..PlanRow::ANY
     },
-    Row {
+    PlanRow {
         source: &[Pipe, Stream],
         target: &[File, Block, Pipe, Stream, Character],
         methods: &[Splice, ReadWrite],
-        ..Row::ANY
+        ..PlanRow::ANY
     },
-    Row {
+    PlanRow {
         source: &[Character],
         target: &[Pipe, Character],
         methods: &[Splice, ReadWrite],
-        ..Row::ANY
+        ..PlanRow::ANY
     },
-    Row::ANY,
+    PlanRow::ANY,
 ];
 
 /// The plan for a pair.
@@ -114,7 +114,7 @@ pub(crate) fn row_for(
     source: &Endpoint<'_>,
     target: &Endpoint<'_>,
     expected_bytes: u64,
-) -> &'static Row {
+) -> &'static PlanRow {
     let fits = |kinds: &[Kind], kind| kinds.is_empty() || kinds.contains(&kind);
     // Each question is a statfs(2), and many pairs need none.
     let [from, to] = [source, target].map(|side| LazyCell::new(|| side.file_system()));
@@ -131,7 +131,7 @@ pub(crate) fn row_for(
             && (!row.one_file_system || may_be_one())
             && (!row.local || are_local())
     });
-    row.unwrap_or(&Row::ANY)
+    row.unwrap_or(&PlanRow::ANY)
 }
 
 /// The methods for two kinds that move one stream of bytes, in the order to try them. Rows that
@@ -141,7 +141,7 @@ pub(crate) fn flow_methods(source: Kind, target: Kind) -> &'static [MethodName] 
     let row = TABLE.iter().find(|row| {
         fits(row.source, source) && fits(row.target, target) && !row.one_file_system && !row.local
     });
-    row.unwrap_or(&Row::ANY).methods
+    row.unwrap_or(&PlanRow::ANY).methods
 }
 
 /// Refusals remembered for endpoint pairs (invariant 3), to be shared by the moves of one run.

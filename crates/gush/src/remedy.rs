@@ -4,14 +4,11 @@ use rustix::io::Errno;
 
 use crate::port::Side;
 
-/// The sides, the answer, and the remedy.
-type Row = (&'static [Side], Errno, &'static str);
-
 const BOTH: &[Side] = &[Side::Source, Side::Target];
 
-/// The first row that fits counts.
+/// The sides, the answer, and the remedy. The first row that fits counts.
 #[rustfmt::skip]
-const TABLE: &[Row] = &[
+const TABLE: &[(&[Side], Errno, &str)] = &[
     (&[Side::Target], Errno::NOSPC, "the target is full: free some space on its file system"),
     (&[Side::Target], Errno::DQUOT, "the user's quota on the target is used up: remove files, or ask for more (`quota -s`)"),
     (&[Side::Target], Errno::FBIG, "the target's file system or the limit on file size (ulimit -f) allows no more"),

@@ -2,7 +2,7 @@
 //!
 //! With holes to be made (`--sparse=always`) runs of zeros are passed over instead of written.
 
-use super::streamed::{Means, Streamed};
+use super::streamed::{Buffers, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits};
 use crate::endpoint::Kind;
 use crate::flow::Terms;
@@ -46,8 +46,8 @@ impl Method for ReadWrite {
             .and_then(|expected| usize::try_from(expected.saturating_add(1)).ok())
             .map_or(buffer_bytes, |expected| expected.max(LEAST_BUFFER_BYTES).min(buffer_bytes));
         let terms = Terms { buffer_bytes: buf_bytes, ..terms };
-        let means = Means { buf_bytes, ..Means::default() };
-        let streamed = Streamed::new(self.name(), pair, setup, terms, means)?;
+        let buffers = Buffers { buf_bytes, ..Buffers::default() };
+        let streamed = Streamed::new(self.name(), pair, setup, terms, buffers)?;
         Ok(Start::Flow(Box::new(streamed)))
     }
 }

@@ -7,7 +7,7 @@
 //! This file says which pairs the method serves, and how much one call asks for. The flow decides
 //! when a call is due (`flow/decide.rs`), and makes it (`flow/op.rs`).
 
-use super::streamed::{Means, Streamed};
+use super::streamed::{Buffers, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unaligned};
 use crate::flow::Terms;
 use crate::kernel::Kernel;
@@ -43,7 +43,7 @@ impl Method for Sendfile {
         let most_bytes =
             if pair.target.kind().can_idle() { STREAM_BYTES } else { Pace::MOST_BYTES as usize };
         let terms = Terms { call_bytes: setup.buffer_or(most_bytes), ..Terms::default() };
-        let streamed = Streamed::new(self.name(), pair, setup, terms, Means::default())?;
+        let streamed = Streamed::new(self.name(), pair, setup, terms, Buffers::default())?;
         Ok(Start::Flow(Box::new(streamed)))
     }
 }

@@ -4,7 +4,7 @@
 //! From a file the pages of the page cache are *shared*: a later write to the file shows in bytes
 //! not yet consumed. O_APPEND and /dev/full answer EINVAL (`do_splice_from` of `fs/splice.c`).
 
-use super::streamed::{Means, Streamed};
+use super::streamed::{Buffers, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unspliceable};
 use crate::endpoint::Kind;
 use crate::flow::{Terms, gains_by_own_pipe, splices_directly};
@@ -58,7 +58,7 @@ impl Method for Splice {
             Some(Pipe::new(pipe_bytes).map_err(by_kernel)?)
         };
         let terms = Terms { call_bytes, own_pipe: direct && pipe.is_some(), ..Terms::default() };
-        let means = Means { pipe, pipe_bytes, ..Means::default() };
-        Ok(Start::Flow(Box::new(Streamed::new(self.name(), pair, setup, terms, means)?)))
+        let buffers = Buffers { pipe, pipe_bytes, ..Buffers::default() };
+        Ok(Start::Flow(Box::new(Streamed::new(self.name(), pair, setup, terms, buffers)?)))
     }
 }

@@ -12,13 +12,13 @@ use crate::pipe::{Pipe, PipeLoan};
 pub(crate) struct Streamed<'fd> {
     pub(crate) flow: Flow,
     pub(crate) fds: Fds<'fd>,
-    pub(crate) means: Means,
+    pub(crate) buffers: Buffers,
     terms: Terms,
 }
 
 /// The pipe of a flow, made before the start, and the buffer.
 #[derive(Default)]
-pub(crate) struct Means {
+pub(crate) struct Buffers {
     pub(super) pipe: Option<Pipe>,
     /// The size of another pipe, where the flow had to give up the first.
     pub(super) pipe_bytes: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Means {
     pub(super) buf_bytes: usize,
 }
 
-impl Lender for Means {
+impl Lender for Buffers {
     fn pipe(&mut self) -> Option<PipeLoan> {
         let pipe = self.pipe.take().or_else(|| Pipe::new(self.pipe_bytes).ok());
         pipe.map(PipeLoan::alone)
@@ -46,13 +46,13 @@ impl Lender for Means {
 }
 
 impl<'fd> Streamed<'fd> {
-    /// A flow by `method` on the user's terms, with these means.
+    /// A flow by `method` on the user's terms, with these buffers.
     pub(super) fn new(
         method: MethodName,
         pair: &Pair<'fd>,
         setup: &Setup,
         terms: Terms,
-        means: Means,
+        buffers: Buffers,
     ) -> Result<Self, Refusal> {
         let terms = Terms {
             choice: Choice::Only(method),
@@ -62,18 +62,18 @@ impl<'fd> Streamed<'fd> {
         };
         let flow = flow_between(pair, &terms)?;
         let fds = Fds { source: pair.source.fd(), target: pair.target.fd() };
-        Ok(Self { flow, fds, means, terms })
+        Ok(Self { flow, fds, buffers, terms })
     }
 
     /// Keeps only the pipe and buffer with bytes in flight; the flow borrows anew later.
     pub(crate) fn park(&mut self) {
-        self.flow.rest(&mut self.means);
-        (self.means.pipe, self.means.buf) = (None, None);
+        self.flow.rest(&mut self.buffers);
+        (self.buffers.pipe, self.buffers.buf) = (None, None);
     }
 
     /// The same between other places of the same two files; `false` if that is refused.
     pub(crate) fn reposition(&mut self, pair: &Pair<'fd>) -> bool {
-        self.flow.rest(&mut self.means);
+        self.flow.rest(&mut self.buffers);
         match flow_between(pair, &self.terms) {
             Ok(flow) => self.flow = flow,
             Err(_) => return false,

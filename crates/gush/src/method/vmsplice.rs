@@ -5,7 +5,7 @@
 //! away. With GIFT start and length must be page-aligned: the last piece is rounded up, and the
 //! surplus drained from the pipe (vmsplice(2)).
 
-use super::streamed::{Means, Streamed};
+use super::streamed::{Buffers, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unspliceable};
 use crate::flow::Terms;
 use crate::kernel::{Kernel, Vmsplice as Ability, page_bytes};
@@ -43,8 +43,8 @@ impl Method for Vmsplice {
         let buffer_bytes = wanted_bytes.min(pipe.capacity_bytes());
         let terms = Terms { buffer_bytes, ..Terms::default() };
         let pipe_bytes = pipe.capacity_bytes();
-        let means = Means { pipe: Some(pipe), pipe_bytes, buf_bytes: buffer_bytes, buf: None };
-        let streamed = Streamed::new(self.name(), pair, setup, terms, means)?;
+        let buffers = Buffers { pipe: Some(pipe), pipe_bytes, buf_bytes: buffer_bytes, buf: None };
+        let streamed = Streamed::new(self.name(), pair, setup, terms, buffers)?;
         Ok(Start::Flow(Box::new(streamed)))
     }
 }

@@ -5,7 +5,7 @@ use super::request::Request;
 use super::{Choice, Holes};
 use crate::endpoint::Kind;
 use crate::method::{MethodName, Refusal};
-use crate::plan;
+use crate::plan::{self, PlanRow};
 
 /// The knowledge by which a method is chosen.
 pub(super) struct Choosing<'m, 'a> {
@@ -99,7 +99,7 @@ impl Choosing<'_, '_> {
         }
     }
 
-    fn row(&self) -> &'static plan::Row {
+    fn row(&self) -> &'static PlanRow {
         plan::row_for(&self.ends.source, &self.ends.target, self.left_bytes)
     }
 }

@@ -278,7 +278,7 @@ impl<'a> Move<'a> {
         let mut began = None;
         self.watch.gather_between(&streamed.flow);
         loop {
-            match streamed.flow.next(self.watch.allowance(), &mut streamed.means) {
+            match streamed.flow.next(self.watch.allowance(), &mut streamed.buffers) {
                 Next::Do(op) => {
                     began = began.or_else(|| self.watch.now());
                     let answer = streamed.flow.perform(op, streamed.fds);
@@ -360,7 +360,7 @@ impl<'a> Move<'a> {
 
     /// Delivers the bytes taken, without waiting, then reports who stopped the move.
     fn stop(&mut self, streamed: &mut Streamed<'_>) -> Error {
-        while let Next::Do(op) = streamed.flow.next(0, &mut streamed.means) {
+        while let Next::Do(op) = streamed.flow.next(0, &mut streamed.buffers) {
             // A run of zeros takes long to write, and the file still has it (invariant 7).
             if matches!(op, Op::Punch(_)) && self.cursor.source_at().is_some() {
                 break;

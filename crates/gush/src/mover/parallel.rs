@@ -184,7 +184,7 @@ impl<'fd> Shared<'fd> {
 
 /// Makes one call of the flow, and answers how many bytes arrived.
 fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
-    match streamed.flow.next(u64::MAX, &mut streamed.means) {
+    match streamed.flow.next(u64::MAX, &mut streamed.buffers) {
         Next::Do(op) => {
             let answer = streamed.flow.perform(op, streamed.fds);
             Ok(streamed.flow.learn(op, answer, &mut ()).delivered_bytes)

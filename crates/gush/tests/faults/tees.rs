@@ -18,7 +18,7 @@ static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| noise(3, BYTES));
 
 /// How the bytes get from the source to the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum TeeMode {
     ByReference,
     ThroughMemory,
     /// A target may lag.
@@ -29,12 +29,12 @@ enum Way {
 struct Case {
     from: SourceKind,
     to: &'static [TargetKind],
-    way: Way,
+    mode: TeeMode,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} -> {:?}, {:?}", self.from, self.to, self.way)
+        write!(f, "{:?} -> {:?}, {:?}", self.from, self.to, self.mode)
     }
 }
 
@@ -45,10 +45,10 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for from in [SourceKind::File, SourceKind::Pipe, SourceKind::UnixStream] {
         for to in sets {
-            cases.push(Case { from, to, way: Way::ByReference });
+            cases.push(Case { from, to, mode: TeeMode::ByReference });
         }
-        cases.push(Case { from, to: &[Pipe, File], way: Way::ThroughMemory });
-        cases.push(Case { from, to: &[Pipe, File, UnixStream], way: Way::Backlog });
+        cases.push(Case { from, to: &[Pipe, File], mode: TeeMode::ThroughMemory });
+        cases.push(Case { from, to: &[Pipe, File, UnixStream], mode: TeeMode::Backlog });
     }
     cases
 }
@@ -70,14 +70,14 @@ fn run(case: Case, inject: impl FnMut(Call, u64) -> Injection + Send + 'static) 
         Control::Continue
     };
     let terms = Terms {
-        through_memory: case.way == Way::ThroughMemory,
+        through_memory: case.mode == TeeMode::ThroughMemory,
         buffer_bytes: 4096,
         call_bytes: 4096,
         never_held: true,
         ..Terms::default()
     };
     let mut tee = Tee::new(&source.fd).terms(terms).sees_hang_ups().on_loss(&mut on_loss);
-    if case.way == Way::Backlog {
+    if case.mode == TeeMode::Backlog {
         // The ring is full now and then, and goes round.
         tee = tee.backlog_bytes(5000);
     }
