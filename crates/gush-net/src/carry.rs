@@ -15,7 +15,7 @@ use crate::options::RelayOptions;
 /// One descriptor of a [`Conduit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Part {
+pub struct ConduitPart {
     /// Is it read?
     pub reads: bool,
     /// Is it written?

@@ -78,7 +78,7 @@ mod sys;
 mod tap;
 mod whole;
 
-pub use carry::{DirectionState, Part, PipeEnds, RelayState};
+pub use carry::{ConduitPart, DirectionState, PipeEnds, RelayState};
 pub use conduit::Conduit;
 pub use counts::{ByteCounts, Direction};
 pub use error::{End, EndReason, Error, Passed, Totals};

@@ -20,8 +20,8 @@ use tracing::warn;
 
 use super::relays::{Paused, Relays, STOPPING, STOPPING_FIRST};
 use super::wire::{
-    DESCRIPTORS, GROUP, GivingUp, HAND_BYTES, Hello, Known, Message, NAME_BYTES, PAUSED, STATES,
-    State, VERSION, Wire, unexpected, unless,
+    ConnectionState, DESCRIPTORS, GROUP, GivingUp, HAND_BYTES, Hello, Known, Message, NAME_BYTES,
+    PAUSED, STATES, VERSION, Wire, unexpected, unless,
 };
 use super::{FAILED, Metrics, borrowed};
 use crate::connection::Relaying;
@@ -383,7 +383,7 @@ async fn answer_of(wire: &mut Wire, late: impl Future<Output = ()>) -> io::Resul
 
 /// The state of a connection as it is sent.
 struct Movable<'a> {
-    state: State,
+    state: ConnectionState,
     /// The ends of its pipes.
     of_it: Vec<BorrowedFd<'a>>,
     in_memory: [Vec<u8>; 2],
@@ -399,7 +399,7 @@ fn movable(paused: &Paused) -> Option<Movable<'_>> {
     let hand_bytes = in_memory.each_ref().map(Vec::len);
     let is_small = hand_bytes.iter().all(|&bytes| bytes <= HAND_BYTES);
     let of_it = pipes.into_iter().flatten().flatten().collect();
-    let state = State { id: paused.id, relay, hand_bytes };
+    let state = ConnectionState { id: paused.id, relay, hand_bytes };
     is_small.then_some(Movable { state, of_it, in_memory })
 }
 

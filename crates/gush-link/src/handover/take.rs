@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::Event;
-use super::wire::{Hello, Known, Message, State, Wire, is_gone, unexpected, unless};
+use super::wire::{ConnectionState, Hello, Known, Message, Wire, is_gone, unexpected, unless};
 use crate::connection::{Directions, Relaying};
 use crate::open::{self, End, Peer};
 use crate::session::{Name, Names, Shared};
@@ -277,7 +277,7 @@ fn introduced(
 
 fn resumed(
     introduced: Introduced,
-    state: State,
+    state: ConnectionState,
     descriptors: &mut impl Iterator<Item = OwnedFd>,
     hands: [Vec<u8>; 2],
     shared: &Shared,

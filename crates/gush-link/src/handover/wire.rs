@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use gush_net::{Part, RelayState};
+use gush_net::{ConduitPart, RelayState};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -64,7 +64,7 @@ pub(super) enum Message {
     Known(Vec<Known>),
     /// With the descriptors of the pipes with bytes in flight; packets with the bytes in memory
     /// follow.
-    States(Vec<State>),
+    States(Vec<ConnectionState>),
     /// No more states come: other known connections stay. The numbers of new clients come after
     /// this one.
     All {
@@ -83,12 +83,12 @@ pub(super) struct Known {
     pub age: Duration,
     pub directions: Directions,
     /// Of both ends.
-    pub parts: [Vec<Part>; 2],
+    pub parts: [Vec<ConduitPart>; 2],
 }
 
 /// The rest of a known connection, once its relay is paused.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct ConnectionState {
     pub id: u64,
     pub relay: RelayState,
     /// The bytes in memory, forward and back.
@@ -291,7 +291,7 @@ mod tests {
         let directions = [direction.clone(), direction];
         let quiet = Duration::new(bytes, 999_999_999);
         let relay = RelayState { directions, quiet };
-        let state = State { id: bytes, relay, hand_bytes: [HAND_BYTES; 2] };
+        let state = ConnectionState { id: bytes, relay, hand_bytes: [HAND_BYTES; 2] };
         serde_json::to_vec(&state).expect("JSON").len() + ",".len()
     }
 

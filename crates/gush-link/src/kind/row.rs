@@ -25,7 +25,7 @@ use crate::tls;
 
 /// The properties of a kind, without an address.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct KindRow {
     /// The written form without options; the part before the colon is the kind's name.
     pub grammar: &'static str,
     /// The description, in a few words.
@@ -54,7 +54,7 @@ pub(crate) struct Row {
 /// IPv4 has no larger datagrams of UDP: 65,535 less two headers (ip(7)).
 const UDP_BYTES: usize = 65_507;
 
-impl Row {
+impl KindRow {
     /// The properties of most kinds: a stream that is opened.
     const STREAM: Self = Self {
         grammar: "",
@@ -120,16 +120,16 @@ macro_rules! kinds {
 
         impl Kind {
             /// The properties of the kind.
-            pub(crate) fn row(self) -> &'static Row {
+            pub(crate) fn row(self) -> &'static KindRow {
                 match self {
-                    $($(#[cfg($when)])? Self::$kind => &Row {
+                    $($(#[cfg($when)])? Self::$kind => &KindRow {
                         grammar: $grammar,
                         help: $help,
                         keywords: &[$((Form::$form, &[$($word),+])),*],
                         options: &[$(options!($options)),*],
                         listens: listens!($opened),
                         $($field: $value,)*
-                        ..Row::STREAM
+                        ..KindRow::STREAM
                     },)+
                 }
             }

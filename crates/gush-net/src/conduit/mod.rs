@@ -13,7 +13,7 @@ use gush::flow::PortState;
 use rustix::fs::OFlags;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::carry::Part;
+use crate::carry::ConduitPart;
 use crate::descriptor::Descriptor;
 use crate::half::{self, Halves};
 use crate::layer::{Alone, Facts, Layer};
@@ -255,11 +255,11 @@ impl Conduit {
     /// streams without a descriptor, and where an end of data would not be seen again, as at
     /// terminals, or not while another process has a copy, as at pipes.
     #[must_use]
-    pub fn parts(&self) -> Option<Vec<(Part, BorrowedFd<'_>)>> {
-        fn part(half: &Half, reads: bool, writes: bool) -> Option<(Part, BorrowedFd<'_>)> {
+    pub fn parts(&self) -> Option<Vec<(ConduitPart, BorrowedFd<'_>)>> {
+        fn part(half: &Half, reads: bool, writes: bool) -> Option<(ConduitPart, BorrowedFd<'_>)> {
             match half {
                 Half::Fd(fd) if fd.moves() => {
-                    Some((Part { reads, writes, is_tcp: fd.is_tcp() }, fd.fd()))
+                    Some((ConduitPart { reads, writes, is_tcp: fd.is_tcp() }, fd.fd()))
                 }
                 _ => None,
             }
@@ -281,9 +281,9 @@ impl Conduit {
     ///
     /// # Errors
     /// `EBADF`, or the error of looking at them.
-    pub fn of_parts(parts: Vec<(Part, OwnedFd)>) -> io::Result<Self> {
+    pub fn of_parts(parts: Vec<(ConduitPart, OwnedFd)>) -> io::Result<Self> {
         let mut halves = [None, None];
-        for (Part { reads, writes, is_tcp }, fd) in parts {
+        for (ConduitPart { reads, writes, is_tcp }, fd) in parts {
             let half = Half::Fd(match is_tcp {
                 true => Descriptor::of_tcp_socket(fd, [false; 2]),
                 false => Descriptor::new(fd)?,
