@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::compress::{Packer, Unpacker};
 use crate::error::Error;
-use crate::packing::{Turns, Way};
+use crate::packing::{Encoding, Turns};
 
 /// The bytes of a header.
 const HEADER_BYTES: usize = 16;
@@ -234,14 +234,14 @@ impl Output {
 
     /// Is data compressed now, and to be brought into memory?
     pub fn packs(&mut self) -> bool {
-        self.packing.as_mut().is_some_and(|packing| packing.turns.way() == Way::Packed)
+        self.packing.as_mut().is_some_and(|packing| packing.turns.encoding() == Encoding::Packed)
     }
 
     /// Compresses the frame whose data begins here in the buffer, where that pays.
     fn pack(&mut self, start: usize) {
         let Self { buffer, packing: Some(packing), .. } = self else { return };
         let (length, begun) = (buffer.len() - start, Instant::now());
-        if packing.turns.way() == Way::Packed
+        if packing.turns.encoding() == Encoding::Packed
             && let Some(packed) = packing.packer.pack(&buffer[start..])
         {
             buffer.truncate(start - HEADER_BYTES);

@@ -1,14 +1,14 @@
 //! Decides whether compression pays: each stream measures the time per byte with and without it, in
-//! turns, and keeps to the faster way.
+//! turns, and keeps to the faster encoding.
 //!
 //! A turn is longer than the buffers of the kernel and of ssh, because the time of a write that
 //! only fills a buffer says nothing about the line.
 
 /// The first bytes of a turn fill buffers, or find those of the turn before, and are not counted.
 const SETTLING_BYTES: u64 = 4 << 20;
-/// A turn that tries the other way.
+/// A turn that tries the other encoding.
 const TRIAL_BYTES: u64 = 12 << 20;
-/// How long a way is kept before the other is tried again; doubled after each trial that was
+/// How long an encoding is kept before the other is tried again; doubled after each trial that was
 /// slower.
 const PATIENCE_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=2 << 30;
 
@@ -17,7 +17,7 @@ const LEAST_GAIN: f64 = 1.05;
 
 /// How data is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Encoding {
     Plain,
     Packed,
 }
@@ -46,18 +46,18 @@ impl Turn {
 /// The turns of one stream.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    way: Way,
+    encoding: Encoding,
     turn: Turn,
     turn_bytes: u64,
     patience_bytes: u64,
-    /// In a trial: what the other way costs.
+    /// In a trial: what the other encoding costs.
     other_cost: Option<f64>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
         Self {
-            way: Way::Packed,
+            encoding: Encoding::Packed,
             turn: Turn::default(),
             turn_bytes: TRIAL_BYTES,
             patience_bytes: *PATIENCE_BYTES.start(),
@@ -67,8 +67,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// The way of the next data.
-    pub fn way(&mut self) -> Way {
+    /// The encoding of the next data.
+    pub fn encoding(&mut self) -> Encoding {
         // A trial that has cost too much already is over.
         let is_too_dear = self
             .other_cost
@@ -76,12 +76,12 @@ impl Turns {
         if self.turn.data_bytes >= self.turn_bytes || is_too_dear {
             self.end_turn();
         }
-        self.way
+        self.encoding
     }
 
     fn end_turn(&mut self) {
         let turn = std::mem::take(&mut self.turn);
-        let (cost, is_packed) = (turn.cost_ns_per_byte(), self.way == Way::Packed);
+        let (cost, is_packed) = (turn.cost_ns_per_byte(), self.encoding == Encoding::Packed);
         self.turn_bytes = match self.other_cost.take() {
             Some(other) => {
                 let (least, most) = (*PATIENCE_BYTES.start(), *PATIENCE_BYTES.end());
@@ -105,9 +105,9 @@ impl Turns {
     }
 
     fn switch(&mut self) {
-        self.way = match self.way {
-            Way::Plain => Way::Packed,
-            Way::Packed => Way::Plain,
+        self.encoding = match self.encoding {
+            Encoding::Plain => Encoding::Packed,
+            Encoding::Packed => Encoding::Plain,
         };
     }
 
@@ -147,9 +147,9 @@ mod tests {
         // What the buffers hold drains while data is compressed.
         let mut buffered_ns = 0_u64;
         for _ in 0..FRAMES {
-            let (pack_ns, line_bytes) = match turns.way() {
-                Way::Plain => (0, FRAME_BYTES),
-                Way::Packed => {
+            let (pack_ns, line_bytes) = match turns.encoding() {
+                Encoding::Plain => (0, FRAME_BYTES),
+                Encoding::Packed => {
                     packed += 1;
                     (ns(FRAME_BYTES, pack_mib), FRAME_BYTES / ratio)
                 }
@@ -194,9 +194,9 @@ mod tests {
     fn a_receiver_that_takes_long_to_unpack_is_no_slow_line() {
         let (mut turns, mut packed) = (Turns::default(), 0);
         for _ in 0..256 {
-            let (pack_ns, write_ns) = match turns.way() {
-                Way::Plain => (0, 2_000_000),
-                Way::Packed => (10_000_000, 10_000_000),
+            let (pack_ns, write_ns) = match turns.encoding() {
+                Encoding::Plain => (0, 2_000_000),
+                Encoding::Packed => (10_000_000, 10_000_000),
             };
             packed += i32::from(pack_ns > 0);
             turns.sent(FRAME_BYTES, pack_ns);

@@ -110,7 +110,7 @@ impl Batch {
 
 /// The entries of a part of a directory. Those of unknown type are among the files.
 #[derive(Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct ListingPart {
     pub(crate) directories: Batch,
     pub(crate) files: Batch,
 }
@@ -132,7 +132,7 @@ pub(crate) enum Listing {
     Done,
 }
 
-impl Part {
+impl ListingPart {
     /// Lists from where the last part ended; all that is left if `to_the_end`. `listed` is a
     /// buffer. Entries that `owner` answers `Theirs` for are left out.
     pub(super) fn read(

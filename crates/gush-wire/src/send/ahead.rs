@@ -149,13 +149,13 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// A way whose further logins may ask the user or not.
-    struct Way {
+    /// A transport whose further logins may ask the user or not.
+    struct FakeTransport {
         may_ask: bool,
         opened: AtomicUsize,
     }
 
-    impl Transport for Way {
+    impl Transport for FakeTransport {
         fn may_ask(&self) -> bool {
             self.may_ask
         }
@@ -173,10 +173,10 @@ mod tests {
         let path = dir.path().join("large");
         fallocate(File::create(&path).unwrap(), FallocateFlags::empty(), 0, MUCH_BYTES).unwrap();
         for (may_ask, opened) in [(false, 3), (true, 0)] {
-            let way = Way { may_ask, opened: AtomicUsize::new(0) };
+            let transport = FakeTransport { may_ask, opened: AtomicUsize::new(0) };
             let options = CopyOptions::default();
-            Ahead::default().open(&[path.as_path()], &options, &way, Streams::Exactly(4));
-            assert_eq!(way.opened.into_inner(), opened);
+            Ahead::default().open(&[path.as_path()], &options, &transport, Streams::Exactly(4));
+            assert_eq!(transport.opened.into_inner(), opened);
         }
     }
 }

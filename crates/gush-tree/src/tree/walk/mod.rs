@@ -26,7 +26,7 @@ use rustix::io::{self, Errno};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
 use self::verified::Verified;
-use super::batch::{Listed, Listing, Part};
+use super::batch::{Listed, Listing, ListingPart};
 use super::budget::{Budget, Capacity};
 use super::dir::{Dir, Pair};
 use super::held::lost;
@@ -318,7 +318,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// subdirectories, the next part. `pair` is the directory's, if another part was listed before.
     /// Returns the pair where the next part is this thread's.
     fn list_part(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) -> Option<Arc<Pair>> {
-        let (mut part, mut next) = (Part::default(), None);
+        let (mut part, mut next) = (ListingPart::default(), None);
         let walk = self.walk;
         let mut is_shared = false;
         // A mirror removes nothing before the names of the source are known to their end.
