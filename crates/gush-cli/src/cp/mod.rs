@@ -63,9 +63,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
     // Called by the name of GNU cp, it has local files alone.
     if as_name != "cp" {
-        match remote::Target::read(&words, &settings) {
+        match remote::RemoteCopy::read(&words, &settings) {
             Ok(None) => {}
-            Ok(Some(target)) => return remote::run(&settings, &target, as_name, &talker),
+            Ok(Some(copy)) => return remote::run(&settings, &copy, as_name, &talker),
             Err(text) => return misuse(text),
         }
     }

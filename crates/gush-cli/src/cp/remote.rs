@@ -75,14 +75,14 @@ const MOST_STREAMS: usize = 4;
 
 /// What connects the two sides.
 #[derive(Debug)]
-enum Way {
+enum Connector {
     /// `shell HOST gush serve-tree`.
     Shell { shell: Vec<String>, gush: OsString },
     /// An address of `gush link`, where `gush serve-tree` is started for each connection.
     Address(OsString),
 }
 
-impl Way {
+impl Connector {
     fn read(words: &Words) -> Result<Self, String> {
         if let Some(address) = words.text("via") {
             if words.text("rsh").or(words.text("remote-gush")).is_some() {
@@ -265,16 +265,16 @@ impl Sides {
 
 /// The other machine, and what leads there.
 #[derive(Debug)]
-pub struct Target {
+pub struct RemoteCopy {
     sides: Sides,
     is_directory: bool,
-    way: Way,
+    connector: Connector,
     streams: Streams,
     compresses: bool,
     numeric_ids: bool,
 }
 
-impl Target {
+impl RemoteCopy {
     /// What the command line says, if one of the sides is on another machine.
     ///
     /// # Errors
@@ -329,7 +329,7 @@ impl Target {
         Ok(Some(Self {
             sides,
             is_directory: settings.naming.target_directory.is_some(),
-            way: Way::read(words)?,
+            connector: Connector::read(words)?,
             streams,
             compresses: words.has("compress"),
             numeric_ids: words.has("numeric-ids"),
@@ -363,8 +363,8 @@ fn prepare_to_receive(settings: &Settings, talker: &Talker) -> Result<(), ExitCo
 }
 
 /// Copies to the other machine, or from it.
-pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker) -> ExitCode {
-    let sides = &target.sides;
+pub fn run(settings: &Settings, copy: &RemoteCopy, as_name: &str, talker: &Talker) -> ExitCode {
+    let sides = &copy.sides;
     if sides.is_pull
         && let Err(status) = prepare_to_receive(settings, talker)
     {
@@ -375,8 +375,8 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         target: &sides.target,
         host: &sides.other.prefix,
         is_exact: settings.naming.no_target_directory,
-        is_directory: target.is_directory,
-        compresses: target.compresses,
+        is_directory: copy.is_directory,
+        compresses: copy.compresses,
     };
     if settings.options.resume && !settings.options.preserve.times {
         talker.say(
@@ -391,12 +391,12 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
     }
     gush_process::restore_sigchld();
     let (mut is_reached, mut is_said, mut remedy) = (false, false, None);
-    let ended = target.way.start(&sides.other, as_name).and_then(|(remote, streams)| {
+    let ended = copy.connector.start(&sides.other, as_name).and_then(|(remote, streams)| {
         let mut options = settings.options.clone();
-        options.preserve.numeric_ids = target.numeric_ids;
-        let further: (&dyn Transport, Streams) = (&remote, target.streams);
-        let copy = if sides.is_pull { gush_wire::receive } else { gush_wire::send };
-        let sent = copy(&request, &options, streams, further, &mut reporter);
+        options.preserve.numeric_ids = copy.numeric_ids;
+        let further: (&dyn Transport, Streams) = (&remote, copy.streams);
+        let transfer = if sides.is_pull { gush_wire::receive } else { gush_wire::send };
+        let sent = transfer(&request, &options, streams, further, &mut reporter);
         if sent.is_err() {
             remote.end();
             gush_tree::remove_temporaries();
@@ -404,7 +404,7 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
         is_reached = !matches!(sent, Err(Error::Silent));
         let (command, status) = remote.wait()?;
         remedy = match &sent {
-            Err(Error::Silent) => target.way.remedy_for_silence(&sides.other.host, status),
+            Err(Error::Silent) => copy.connector.remedy_for_silence(&sides.other.host, status),
             Err(Error::Ended | Error::Io { .. } | Error::Further(_)) if !options.dry_run => {
                 let is_resumable = options.recursive && options.preserve.times;
                 let goes_on = match options.update {
@@ -419,8 +419,8 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
             _ => None,
         };
         sent.map_err(|error| {
-            is_said = target.way.has_said(&error, status);
-            target.way.explains(error, &command, status)
+            is_said = copy.connector.has_said(&error, status);
+            copy.connector.explains(error, &command, status)
         })
     });
     let written = reporter.finish();
@@ -435,7 +435,7 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
             if is_said && hint.is_none() {
                 return ExitCode::FAILURE;
             }
-            let remedy = remedy.or_else(|| target.way.remedy(&error));
+            let remedy = remedy.or_else(|| copy.connector.remedy(&error));
             let hints: Vec<_> = remedy.into_iter().chain(hint).collect();
             let hint = in_brackets((!hints.is_empty()).then(|| hints.join("; ")).as_deref());
             match error {

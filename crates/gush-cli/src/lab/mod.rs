@@ -38,11 +38,11 @@ struct Lab {
     #[command(flatten)]
     tour: tour::TourArgs,
     #[command(subcommand)]
-    part: Option<Part>,
+    command: Option<LabCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Part {
+enum LabCommand {
     Explain(explain::ExplainArgs),
     History(history::HistoryArgs),
     Compare(compare::CompareArgs),
@@ -86,27 +86,27 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     run_as(command(), words, "gush lab")
 }
 
-/// As [`run`], by a command that has some of the parts.
+/// As [`run`], by a command that has some of the commands.
 fn run_as(
     command: clap::Command,
     words: impl Iterator<Item = OsString>,
     as_name: &str,
 ) -> ExitCode {
     gush_process::restore_sigchld();
-    let Lab { tour, part } = match args::parse::<Chosen>(command, words, as_name) {
+    let Lab { tour, command } = match args::parse::<Chosen>(command, words, as_name) {
         Ok(Chosen::Suite(suite, matches)) => return suites::run(suite, &matches, as_name),
         Ok(Chosen::Once(matches)) => return once::run(&matches),
         Ok(Chosen::Other(lab)) => lab,
         Err(status) => return status,
     };
-    let Some(part) = part else { return tour::run(&tour) };
-    match part {
-        Part::Explain(options) => explain::run(&options),
-        Part::History(options) => history::run(&options),
-        Part::Compare(options) => compare::run(&options),
-        Part::Export(options) => export::run(&options),
-        Part::Import(options) => import::run(&options),
-        Part::Report(options) => report::run(&options),
-        Part::Run(options) => run::run(&options),
+    let Some(command) = command else { return tour::run(&tour) };
+    match command {
+        LabCommand::Explain(options) => explain::run(&options),
+        LabCommand::History(options) => history::run(&options),
+        LabCommand::Compare(options) => compare::run(&options),
+        LabCommand::Export(options) => export::run(&options),
+        LabCommand::Import(options) => import::run(&options),
+        LabCommand::Report(options) => report::run(&options),
+        LabCommand::Run(options) => run::run(&options),
     }
 }

@@ -16,7 +16,7 @@ use super::figures::Unit;
 use super::hash::Algorithm;
 use super::help;
 use super::inspect::Inspect;
-use super::pipeline::Target;
+use super::pipeline::Selector;
 use super::process::Watched;
 use super::values::{Expected, Monitored, Style, columns, hex, memory, pid, rate, seconds};
 use crate::args::getopt::{self, Argument, Known, Reading};
@@ -47,7 +47,7 @@ pub struct PvArgs {
     pub watchfd: Vec<Watched>,
     pub remote: Option<i32>,
     pub query: Option<i32>,
-    pub pipeline: Option<Target>,
+    pub pipeline: Option<Selector>,
     pub here: bool,
     pub once: bool,
     pub widen: bool,
@@ -134,7 +134,7 @@ impl PvArgs {
 }
 
 /// An option.
-struct Row {
+struct OptionRow {
     /// The section of the help.
     heading: Option<&'static str>,
     /// [`NONE`] if it has only a name.
@@ -168,14 +168,20 @@ use Action::{Count, Flag, OneOf, Page, Value};
 macro_rules! rows {
     ($($heading:expr => {$($letter:tt $name:literal $action:expr, $help:literal;)+})+) => {
         &[$($(
-            Row { heading: $heading, letter: $letter, name: $name, action: $action, help: $help }
+            OptionRow {
+                heading: $heading,
+                letter: $letter,
+                name: $name,
+                action: $action,
+                help: $help,
+            }
         ),+),+]
     };
 }
 
 const BEYOND: &str = "Beyond pv";
 
-const ROWS: &[Row] = rows! {
+const ROWS: &[OptionRow] = rows! {
     Some("Display") => {
         'p' "progress" Flag(|o| &mut o.display.progress), "Show a progress bar";
         't' "timer" Flag(|o| &mut o.display.timer), "Show the elapsed time";
@@ -376,7 +382,7 @@ pub fn read(
     Ok(args)
 }
 
-impl Row {
+impl OptionRow {
     fn apply(&self, args: &mut PvArgs, value: &OsStr) -> Result<(), Stop> {
         let read = match self.action {
             Flag(field) => {
@@ -419,7 +425,7 @@ impl Row {
     }
 }
 
-impl Known for Row {
+impl Known for OptionRow {
     fn has_letter(&self, letter: char) -> bool {
         self.letter == letter
     }
@@ -537,7 +543,7 @@ pub fn command() -> Command {
                 "Pipe the input through CMD; show the bytes in, the bytes out and their ratio",
             ),
         )
-        .args(ROWS.iter().map(Row::arg))
+        .args(ROWS.iter().map(OptionRow::arg))
 }
 
 /// The arguments of a correct command line.
@@ -562,12 +568,12 @@ mod tests {
         format!("{:?}", read_all(words).unwrap())
     }
 
-    fn rows() -> impl Iterator<Item = &'static Row> {
+    fn rows() -> impl Iterator<Item = &'static OptionRow> {
         ROWS.iter()
     }
 
     /// A valid value of each option.
-    fn value_of(row: &Row) -> &'static str {
+    fn value_of(row: &OptionRow) -> &'static str {
         match row.name {
             "bar-style" => "block",
             "extra-display" => "process:%b",
@@ -579,7 +585,7 @@ mod tests {
     }
 
     /// `words` with the options that this one requires.
-    fn with_required<'a>(row: &Row, words: &[&'a str]) -> Vec<&'a str> {
+    fn with_required<'a>(row: &OptionRow, words: &[&'a str]) -> Vec<&'a str> {
         let needed: &[&str] = match row.name {
             "expect" => &["--checksum=xxh3"],
             "once" | "widen" => &["--pipeline=1"],
@@ -610,7 +616,8 @@ mod tests {
             for name in row.names() {
                 // The shortest beginning that no other option has.
                 let is_own = |end: &usize| {
-                    let begins = |other: &Row| other.names().any(|o| o.starts_with(&name[..*end]));
+                    let begins =
+                        |other: &OptionRow| other.names().any(|o| o.starts_with(&name[..*end]));
                     rows().filter(|other| begins(other)).count() == 1
                 };
                 spellings.extend((1..name.len()).find(is_own).map(|end| &name[..end]));

@@ -4,9 +4,9 @@ use clap::ValueEnum;
 
 use super::values::Style;
 
-/// One piece of a format.
+/// A segment of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Segment {
     Text(String),
     /// The bar in brackets, with the percentage; fills the line without a number of columns.
     Bar(Option<usize>),
@@ -37,46 +37,46 @@ pub enum Part {
     Colour(String),
 }
 
-/// The letter of a sequence, its names, and its part with the number that it may have.
-type Sequence = (char, &'static [&'static str], fn(Option<usize>) -> Part);
+/// The letter of a sequence, its names, and its segment with the number that it may have.
+type Sequence = (char, &'static [&'static str], fn(Option<usize>) -> Segment);
 
 const SEQUENCES: [Sequence; 17] = [
-    ('p', &["progress"], Part::Bar),
-    ('A', &["last-written"], |number| Part::LastWritten(number.unwrap_or(1))),
-    ('L', &["previous-line"], Part::LastLine),
-    ('t', &["timer"], |_| Part::Timer),
-    ('e', &["eta"], |_| Part::Eta),
-    ('I', &["fineta"], |_| Part::EtaClock),
-    ('r', &["rate"], |_| Part::Rate),
-    ('a', &["average-rate"], |_| Part::Average),
-    ('b', &["bytes", "transferred"], |_| Part::Amount),
-    ('T', &["buffer-percent"], |_| Part::Buffer),
-    ('N', &["name"], |_| Part::Name),
-    ('\0', &["progress-bar-only"], |number| Part::BareBar(None, number)),
-    ('\0', &["progress-amount-only"], |_| Part::Percent),
-    ('\0', &["sparkline"], |_| Part::Sparkline),
-    ('\0', &["out-bytes"], |_| Part::OutAmount),
-    ('\0', &["out-rate"], |_| Part::OutRate),
-    ('\0', &["ratio"], |_| Part::Ratio),
+    ('p', &["progress"], Segment::Bar),
+    ('A', &["last-written"], |number| Segment::LastWritten(number.unwrap_or(1))),
+    ('L', &["previous-line"], Segment::LastLine),
+    ('t', &["timer"], |_| Segment::Timer),
+    ('e', &["eta"], |_| Segment::Eta),
+    ('I', &["fineta"], |_| Segment::EtaClock),
+    ('r', &["rate"], |_| Segment::Rate),
+    ('a', &["average-rate"], |_| Segment::Average),
+    ('b', &["bytes", "transferred"], |_| Segment::Amount),
+    ('T', &["buffer-percent"], |_| Segment::Buffer),
+    ('N', &["name"], |_| Segment::Name),
+    ('\0', &["progress-bar-only"], |number| Segment::BareBar(None, number)),
+    ('\0', &["progress-amount-only"], |_| Segment::Percent),
+    ('\0', &["sparkline"], |_| Segment::Sparkline),
+    ('\0', &["out-bytes"], |_| Segment::OutAmount),
+    ('\0', &["out-rate"], |_| Segment::OutRate),
+    ('\0', &["ratio"], |_| Segment::Ratio),
 ];
 
 /// The maximum number in a sequence.
 const MOST: usize = 4096;
 
 /// Parses a format. What is not a sequence is text.
-pub fn parse(format: &str) -> Vec<Part> {
-    let mut parts = Vec::new();
+pub fn parse(format: &str) -> Vec<Segment> {
+    let mut segments = Vec::new();
     let mut text = String::new();
     let mut rest = format;
     while let Some(at) = rest.find('%') {
         text.push_str(&rest[..at]);
         let after = &rest[at + 1..];
         match sequence(after) {
-            Some((part, length)) => {
+            Some((segment, length)) => {
                 if !text.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut text)));
+                    segments.push(Segment::Text(std::mem::take(&mut text)));
                 }
-                parts.push(part);
+                segments.push(segment);
                 rest = &after[length..];
             }
             None => {
@@ -87,14 +87,14 @@ pub fn parse(format: &str) -> Vec<Part> {
     }
     text.push_str(rest);
     if !text.is_empty() {
-        parts.push(Part::Text(text));
+        segments.push(Segment::Text(text));
     }
-    parts
+    segments
 }
 
-/// The part after a percent sign, and the length of its text. A number is the width of the part if
-/// it has one, and is ignored otherwise.
-fn sequence(after: &str) -> Option<(Part, usize)> {
+/// The segment after a percent sign, and the length of its text. A number is the width of the
+/// segment if it has one, and is ignored otherwise.
+fn sequence(after: &str) -> Option<(Segment, usize)> {
     let digits = after.find(|c: char| !c.is_ascii_digit())?;
     let number = after[..digits].parse().ok().map(|number: usize| number.min(MOST));
     let rest = &after[digits..];
@@ -103,19 +103,19 @@ fn sequence(after: &str) -> Option<(Part, usize)> {
         return Some((named(&inner[..end], number)?, digits + end + 2));
     }
     let letter = rest.chars().next()?;
-    let (.., part) = SEQUENCES.iter().find(|(known, ..)| *known == letter)?;
-    Some((part(number), digits + letter.len_utf8()))
+    let (.., segment) = SEQUENCES.iter().find(|(known, ..)| *known == letter)?;
+    Some((segment(number), digits + letter.len_utf8()))
 }
 
-fn named(name: &str, number: Option<usize>) -> Option<Part> {
+fn named(name: &str, number: Option<usize>) -> Option<Segment> {
     if let Some(colours) = name.strip_prefix("sgr:") {
-        return Some(Part::Colour(sgr(colours)));
+        return Some(Segment::Colour(sgr(colours)));
     }
     if let Some(style) = name.strip_prefix("bar-") {
-        return Some(Part::BareBar(Some(Style::from_str(style, false).ok()?), number));
+        return Some(Segment::BareBar(Some(Style::from_str(style, false).ok()?), number));
     }
-    let (.., part) = SEQUENCES.iter().find(|(_, names, _)| names.contains(&name))?;
-    Some(part(number))
+    let (.., segment) = SEQUENCES.iter().find(|(_, names, _)| names.contains(&name))?;
+    Some(segment(number))
 }
 
 const COLOURS: [&str; 8] = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
@@ -163,8 +163,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn text(text: &str) -> Part {
-        Part::Text(text.to_owned())
+    fn text(text: &str) -> Segment {
+        Segment::Text(text.to_owned())
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         for odd in ["%x%y%", "%{nope}", "%{timer", "%{5timer}", "%{8last-written}", "%5"] {
             assert_eq!(parse(odd), [text(odd)], "{odd}");
         }
-        assert_eq!(parse("a%tb%%"), [text("a"), Part::Timer, text("b%")]);
+        assert_eq!(parse("a%tb%%"), [text("a"), Segment::Timer, text("b%")]);
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
             ("odd", ""),
         ] {
             let format = format!("%{{sgr:{words}}}");
-            assert_eq!(parse(&format), [Part::Colour(numbers.into())], "{words}");
+            assert_eq!(parse(&format), [Segment::Colour(numbers.into())], "{words}");
         }
     }
 

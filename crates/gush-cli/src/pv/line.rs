@@ -1,4 +1,4 @@
-//! A line of progress: the parts of a format, filled in and fitted to the columns.
+//! A line of progress: the segments of a format, filled in and fitted to the columns.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use gush_process::{LocalTime, local_time};
 use super::args::Display;
 use super::bar::{self, Progress};
 use super::figures::{Unit, clock};
-use super::format::{self, Part};
+use super::format::{self, Segment};
 use super::inspect::Tail;
 use super::meter::{Reading, SPANS};
 use super::values::Style;
@@ -15,12 +15,12 @@ use super::values::Style;
 /// How progress is shown.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    parts: Vec<Part>,
+    segments: Vec<Segment>,
     pub unit: Unit,
     style: Style,
     name: Option<String>,
     gauge: bool,
-    /// The parts are those of `--format`.
+    /// The segments are those of `--format`.
     has_format: bool,
 }
 
@@ -50,21 +50,21 @@ pub struct Extras {
 
 impl Layout {
     pub fn new(display: &Display, subject: Subject) -> Self {
-        let parts = match &display.format {
+        let segments = match &display.format {
             Some(format) => format::parse(format),
             None => default_parts(display, subject),
         };
         let unit = display.unit(subject.counts_lines);
         let (style, gauge) = (display.bar_style.unwrap_or_default(), display.gauge);
         let has_format = display.format.is_some();
-        Self { parts, unit, style, name: display.name.clone(), gauge, has_format }
+        Self { segments, unit, style, name: display.name.clone(), gauge, has_format }
     }
 
     /// The same layout under another name, which comes first unless the format has a place for it.
     pub fn named(&self, name: String) -> Self {
         let mut layout = Self { name: Some(name), ..self.clone() };
-        if !layout.parts.contains(&Part::Name) {
-            layout.parts.splice(0..0, [Part::Name, Part::Text(" ".to_owned())]);
+        if !layout.segments.contains(&Segment::Name) {
+            layout.segments.splice(0..0, [Segment::Name, Segment::Text(" ".to_owned())]);
         }
         layout
     }
@@ -75,15 +75,15 @@ impl Layout {
 
     /// The number of last bytes that are shown.
     pub fn last_bytes(&self) -> usize {
-        let wanted = |part: &Part| match part {
-            Part::LastWritten(bytes) => *bytes,
+        let wanted = |segment: &Segment| match segment {
+            Segment::LastWritten(bytes) => *bytes,
             _ => 0,
         };
-        self.parts.iter().map(wanted).max().unwrap_or(0)
+        self.segments.iter().map(wanted).max().unwrap_or(0)
     }
 
     pub fn has_last_line(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::LastLine(_)))
+        self.segments.iter().any(|segment| matches!(segment, Segment::LastLine(_)))
     }
 
     /// The line of `--numeric`: that of the format, if there is one, with bare numbers.
@@ -97,35 +97,35 @@ impl Layout {
         if self.has_format {
             return self.fitted(
                 columns,
-                |part| match self.number(part, reading) {
+                |segment| match self.number(segment, reading) {
                     Some(number) => Piece::Fixed(number, 0),
-                    None => self.piece(part, reading, extras),
+                    None => self.piece(segment, reading, extras),
                 },
                 reading,
                 extras,
             );
         }
         let wanted = [
-            (display.timer, Part::Timer),
-            (display.bytes, Part::Amount),
-            (display.rate, Part::Rate),
-            (!display.bytes && !display.rate, Part::Percent),
+            (display.timer, Segment::Timer),
+            (display.bytes, Segment::Amount),
+            (display.rate, Segment::Rate),
+            (!display.bytes && !display.rate, Segment::Percent),
         ];
-        let parts = wanted.iter().filter(|(wanted, _)| *wanted);
-        let numbers = parts.filter_map(|(_, part)| self.number(part, reading));
+        let segments = wanted.iter().filter(|(wanted, _)| *wanted);
+        let numbers = segments.filter_map(|(_, segment)| self.number(segment, reading));
         numbers.collect::<Vec<_>>().join(" ")
     }
 
-    /// A figure without unit and blanks; none if the part is no figure.
-    fn number(&self, part: &Part, reading: &Reading) -> Option<String> {
+    /// A figure without unit and blanks; none if the segment is no figure.
+    fn number(&self, segment: &Segment, reading: &Reading) -> Option<String> {
         let bits = if self.unit.bits { 8 } else { 1 };
-        Some(match part {
-            Part::Timer => format!("{:.4}", reading.elapsed.as_secs_f64()),
-            Part::Amount => reading.count.saturating_mul(bits).to_string(),
-            Part::Rate => format!("{:.4}", reading.rate * bits as f64),
-            Part::Average => format!("{:.4}", reading.average * bits as f64),
+        Some(match segment {
+            Segment::Timer => format!("{:.4}", reading.elapsed.as_secs_f64()),
+            Segment::Amount => reading.count.saturating_mul(bits).to_string(),
+            Segment::Rate => format!("{:.4}", reading.rate * bits as f64),
+            Segment::Average => format!("{:.4}", reading.average * bits as f64),
             // As in pv, also for a gauge.
-            Part::Percent => match share(reading) {
+            Segment::Percent => match share(reading) {
                 Progress::Percent(percent) => format!("{percent:.0}"),
                 Progress::Swing(at) => at.to_string(),
             },
@@ -135,96 +135,100 @@ impl Layout {
 
     /// The line in at most `columns`.
     pub fn line(&self, reading: &Reading, extras: &Extras, columns: usize) -> String {
-        self.fitted(columns, |part| self.piece(part, reading, extras), reading, extras)
+        self.fitted(columns, |segment| self.piece(segment, reading, extras), reading, extras)
     }
 
-    /// Joins the parts; wide ones share the columns that the others leave.
+    /// Joins the segments; wide ones share the columns that the others leave.
     fn fitted(
         &self,
         columns: usize,
-        piece_of: impl Fn(&Part) -> Piece,
+        piece_of: impl Fn(&Segment) -> Piece,
         reading: &Reading,
         extras: &Extras,
     ) -> String {
-        let mut pieces = Vec::with_capacity(self.parts.len());
+        let mut pieces = Vec::with_capacity(self.segments.len());
         let mut used = 0;
-        for part in &self.parts {
-            let piece = piece_of(part);
+        for segment in &self.segments {
+            let piece = piece_of(segment);
             if let Piece::Fixed(_, width) = piece {
-                // A part that does not fit ends the line; names and text are skipped alone, so that
+                // One that does not fit ends the line; names and text are skipped alone, so that
                 // figures stay.
                 if used + width > columns {
-                    match part {
-                        Part::Text(_) | Part::Name => continue,
+                    match segment {
+                        Segment::Text(_) | Segment::Name => continue,
                         _ => break,
                     }
                 }
                 used += width;
             }
-            pieces.push((part, piece));
+            pieces.push((segment, piece));
         }
         let is_wide = |piece: &Piece| matches!(piece, Piece::Wide);
         let mut wide = pieces.iter().filter(|(_, piece)| is_wide(piece)).count();
         let mut left = columns - used;
         let mut line = String::new();
         // Reset colours at the end of the line.
-        let colour = pieces.iter().rev().find_map(|(part, _)| match part {
-            Part::Colour(codes) if !codes.is_empty() => Some(codes.as_str()),
+        let colour = pieces.iter().rev().find_map(|(segment, _)| match segment {
+            Segment::Colour(codes) if !codes.is_empty() => Some(codes.as_str()),
             _ => None,
         });
         let reset = if colour.is_some_and(|codes| codes != "0") { "\x1b[m" } else { "" };
-        for (part, piece) in pieces {
+        for (segment, piece) in pieces {
             match piece {
                 Piece::Fixed(text, _) => line.push_str(&text),
                 Piece::Wide => {
                     let share = left / wide;
                     (left, wide) = (left - share, wide - 1);
-                    line.push_str(&self.wide(part, reading, extras, share));
+                    line.push_str(&self.wide(segment, reading, extras, share));
                 }
             }
         }
         line + reset
     }
 
-    fn piece(&self, part: &Part, reading: &Reading, extras: &Extras) -> Piece {
+    fn piece(&self, segment: &Segment, reading: &Reading, extras: &Extras) -> Piece {
         let unit = self.unit;
-        let text = match part {
-            Part::Colour(codes) if codes.is_empty() => return Piece::Fixed(String::new(), 0),
-            Part::Colour(codes) => return Piece::Fixed(format!("\x1b[{codes}m"), 0),
-            Part::LastLine(None) | Part::Bar(None) | Part::BareBar(_, None) => return Piece::Wide,
-            Part::Bar(Some(columns)) | Part::BareBar(_, Some(columns)) => {
-                self.wide(part, reading, extras, *columns)
+        let text = match segment {
+            Segment::Colour(codes) if codes.is_empty() => return Piece::Fixed(String::new(), 0),
+            Segment::Colour(codes) => return Piece::Fixed(format!("\x1b[{codes}m"), 0),
+            Segment::LastLine(None) | Segment::Bar(None) | Segment::BareBar(_, None) => {
+                return Piece::Wide;
+            }
+            Segment::Bar(Some(columns)) | Segment::BareBar(_, Some(columns)) => {
+                self.wide(segment, reading, extras, *columns)
             }
             // As in pv, without the blank or slash before the figure after a bar.
-            Part::Percent => self.after_bar(reading).chars().skip(1).collect(),
-            Part::Text(text) => text.clone(),
-            Part::Timer => clock(reading.elapsed),
+            Segment::Percent => self.after_bar(reading).chars().skip(1).collect(),
+            Segment::Text(text) => text.clone(),
+            Segment::Timer => clock(reading.elapsed),
             // A transfer of unknown size has no known end.
-            Part::Eta | Part::EtaClock if reading.expected.is_none() => String::new(),
-            Part::Eta => eta(reading),
-            Part::EtaClock => eta_clock(reading),
-            Part::Rate => unit.rate(reading.rate),
-            Part::Average => unit.average(reading.average),
-            Part::Amount => unit.amount(reading.count as f64),
-            Part::Buffer => match extras.buffer_percent {
+            Segment::Eta | Segment::EtaClock if reading.expected.is_none() => String::new(),
+            Segment::Eta => eta(reading),
+            Segment::EtaClock => eta_clock(reading),
+            Segment::Rate => unit.rate(reading.rate),
+            Segment::Average => unit.average(reading.average),
+            Segment::Amount => unit.amount(reading.count as f64),
+            Segment::Buffer => match extras.buffer_percent {
                 Some(percent) => format!("{{{percent:3}%}}"),
                 None => "{----}".to_owned(),
             },
-            Part::LastWritten(bytes) => extras.tail.last(*bytes),
-            Part::LastLine(Some(columns)) => extras.tail.last_line(*columns),
-            Part::Name => match &self.name {
+            Segment::LastWritten(bytes) => extras.tail.last(*bytes),
+            Segment::LastLine(Some(columns)) => extras.tail.last_line(*columns),
+            Segment::Name => match &self.name {
                 Some(name) => {
                     let blanks = 9_usize.saturating_sub(gush_text::width(name));
                     format!("{}{name}:", " ".repeat(blanks))
                 }
                 None => String::new(),
             },
-            Part::Sparkline => sparkline(&extras.row),
-            Part::OutAmount => {
+            Segment::Sparkline => sparkline(&extras.row),
+            Segment::OutAmount => {
                 extras.out.as_ref().map_or(String::new(), |out| unit.amount(out.count as f64))
             }
-            Part::OutRate => extras.out.as_ref().map_or(String::new(), |out| unit.rate(out.rate)),
-            Part::Ratio => {
+            Segment::OutRate => {
+                extras.out.as_ref().map_or(String::new(), |out| unit.rate(out.rate))
+            }
+            Segment::Ratio => {
                 // As in pv, the output is 0 without a command.
                 ratio(reading.count, extras.out.as_ref().map_or(0, |out| out.count))
             }
@@ -233,13 +237,19 @@ impl Layout {
         Piece::Fixed(text, width)
     }
 
-    fn wide(&self, part: &Part, reading: &Reading, extras: &Extras, columns: usize) -> String {
-        match part {
-            Part::Bar(_) => {
+    fn wide(
+        &self,
+        segment: &Segment,
+        reading: &Reading,
+        extras: &Extras,
+        columns: usize,
+    ) -> String {
+        match segment {
+            Segment::Bar(_) => {
                 let number = self.after_bar(reading);
                 bar::bar(self.progress(reading), &number, self.style, columns)
             }
-            Part::BareBar(style, _) => {
+            Segment::BareBar(style, _) => {
                 bar::bare(self.progress(reading), style.unwrap_or(self.style), columns)
             }
             _ => extras.tail.last_line(columns),
@@ -279,8 +289,8 @@ enum Piece {
     Wide,
 }
 
-/// The parts of the display switches, in pv's order, with spaces between them.
-fn default_parts(display: &Display, subject: Subject) -> Vec<Part> {
+/// The segments of the display switches, in pv's order, with spaces between them.
+fn default_parts(display: &Display, subject: Subject) -> Vec<Segment> {
     let Subject { is_sized, has_out, .. } = subject;
     let any = display.progress
         || display.timer
@@ -291,31 +301,31 @@ fn default_parts(display: &Display, subject: Subject) -> Vec<Part> {
         || display.bytes
         || display.buffer_percent
         || display.last_written.is_some();
-    let bar = Part::Bar(None);
+    let bar = Segment::Bar(None);
     let wanted = [
-        (display.name.is_some(), Part::Name),
-        (display.bytes || !any, Part::Amount),
-        (display.buffer_percent, Part::Buffer),
-        (display.timer || !any, Part::Timer),
-        (display.rate || !any, Part::Rate),
-        (display.average_rate, Part::Average),
+        (display.name.is_some(), Segment::Name),
+        (display.bytes || !any, Segment::Amount),
+        (display.buffer_percent, Segment::Buffer),
+        (display.timer || !any, Segment::Timer),
+        (display.rate || !any, Segment::Rate),
+        (display.average_rate, Segment::Average),
         (display.progress || !any, bar),
-        ((display.eta || !any) && is_sized, Part::Eta),
-        (display.fineta && is_sized, Part::EtaClock),
-        (display.last_written.is_some(), Part::LastWritten(display.last_written.unwrap_or(0))),
-        (has_out, Part::Text("->".to_owned())),
-        (has_out, Part::OutAmount),
-        (has_out, Part::OutRate),
-        (has_out, Part::Ratio),
+        ((display.eta || !any) && is_sized, Segment::Eta),
+        (display.fineta && is_sized, Segment::EtaClock),
+        (display.last_written.is_some(), Segment::LastWritten(display.last_written.unwrap_or(0))),
+        (has_out, Segment::Text("->".to_owned())),
+        (has_out, Segment::OutAmount),
+        (has_out, Segment::OutRate),
+        (has_out, Segment::Ratio),
     ];
-    let mut parts = Vec::new();
-    for part in wanted.into_iter().filter_map(|(wanted, part)| wanted.then_some(part)) {
-        if !parts.is_empty() {
-            parts.push(Part::Text(" ".to_owned()));
+    let mut segments = Vec::new();
+    for segment in wanted.into_iter().filter_map(|(wanted, segment)| wanted.then_some(segment)) {
+        if !segments.is_empty() {
+            segments.push(Segment::Text(" ".to_owned()));
         }
-        parts.push(part);
+        segments.push(segment);
     }
-    parts
+    segments
 }
 
 /// The time left. At the end blanks of the same width keep the rest in place.

@@ -50,7 +50,7 @@ use args::{Display, PvArgs, Stop};
 use display::Plan;
 use line::Layout;
 use moving::shown;
-use pipeline::Target;
+use pipeline::Selector;
 use process::{WatchTarget, Watched};
 use status::Status;
 use values::Expected;
@@ -92,7 +92,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
 
 /// What the options ask for.
 fn act(mut options: PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
-    let pipeline = options.here.then_some(Target::Here).or(options.pipeline);
+    let pipeline = options.here.then_some(Selector::Here).or(options.pipeline);
     let status = match (options.remote, options.query) {
         (Some(pid), _) => query::change(&options, pid, talker),
         (_, Some(pid)) => query::run(&options, pid, talker),

@@ -34,11 +34,11 @@ struct Doctor {
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
-    part: Option<Part>,
+    command: Option<DoctorCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Part {
+enum DoctorCommand {
     /// Show which stage of a running pipeline holds the others up, as gush pv --pipeline PID --once
     Pipeline {
         /// The process of any stage, or a process group as -PGID
@@ -58,13 +58,13 @@ pub fn command() -> clap::Command {
 /// Runs `doctor` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     gush_process::restore_sigchld();
-    let Doctor { paths, json, part } = match args::parse::<Doctor>(command(), words, "gush doctor")
-    {
-        Ok(doctor) => doctor,
-        Err(status) => return status,
-    };
+    let Doctor { paths, json, command } =
+        match args::parse::<Doctor>(command(), words, "gush doctor") {
+            Ok(doctor) => doctor,
+            Err(status) => return status,
+        };
     let talker = Talker::new("gush doctor");
-    if let Some(Part::Pipeline { pid, json }) = part {
+    if let Some(DoctorCommand::Pipeline { pid, json }) = command {
         return pipeline::look_once(&pid, json, &talker);
     }
     let asked = !paths.is_empty();

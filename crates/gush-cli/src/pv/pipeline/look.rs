@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::super::process::Descriptor;
 use super::counts::{Counts, Moved};
 use super::find::{Graph, Processes};
-use super::sample::{Sample, Sampler, State};
+use super::sample::{Sample, Sampler, StageState};
 use super::verdict::{
     LEAST_SAMPLES, MOSTLY, Verdict, Why, level_shares, processors, remedy, share_of, state_shares,
     verdict,
@@ -293,13 +293,13 @@ impl Tracked {
         self.graph.edges.iter().enumerate().find_map(|(at, edge)| {
             let (full, empty) = level_shares(&self.samples, at);
             let (stages, state, level, other) = match (&edge.writers[..], &edge.readers[..]) {
-                (writers, []) => (writers, State::Output, full, "reader of its output"),
-                ([], readers) => (readers, State::Input, empty, "writer of its input"),
+                (writers, []) => (writers, StageState::Output, full, "reader of its output"),
+                ([], readers) => (readers, StageState::Input, empty, "writer of its input"),
                 _ => return None,
             };
             let waits = |stage: &usize| {
                 let shares = state_shares(&self.samples, *stage);
-                share_of(&shares, state) + share_of(&shares, State::Unseen) >= MOSTLY
+                share_of(&shares, state) + share_of(&shares, StageState::Unseen) >= MOSTLY
             };
             let stage = stages.iter().copied().find(|stage| level >= MOSTLY && waits(stage))?;
             let stage = self.named(stage);
@@ -369,20 +369,20 @@ impl StageFile {
     }
 }
 
-fn state_name(state: State) -> &'static str {
+fn state_name(state: StageState) -> &'static str {
     match state {
-        State::Input => "input",
-        State::Output => "output",
-        State::Unseen => "unseen pipe",
-        State::Computes => "computes",
-        State::Disk => "disk",
-        State::Sleeps => "sleeps",
-        State::Event => "event",
-        State::Terminal => "terminal",
-        State::Lock => "lock",
-        State::Child => "child",
-        State::Stopped => "stopped",
-        State::Other => "other",
+        StageState::Input => "input",
+        StageState::Output => "output",
+        StageState::Unseen => "unseen pipe",
+        StageState::Computes => "computes",
+        StageState::Disk => "disk",
+        StageState::Sleeps => "sleeps",
+        StageState::Event => "event",
+        StageState::Terminal => "terminal",
+        StageState::Lock => "lock",
+        StageState::Child => "child",
+        StageState::Stopped => "stopped",
+        StageState::Other => "other",
     }
 }
 
@@ -392,15 +392,17 @@ fn does(why: Why) -> String {
         Why::Computes(share) => format!("computes, with {}", percent(share)),
         Why::Crowded(share) => format!("could compute, and gets only {}", percent(share)),
         Why::Waits(state) => match state {
-            State::Disk => "waits for a disk",
-            State::Sleeps => "sleeps",
-            State::Event => "waits for an event, such as the network or a timer",
-            State::Terminal => "waits for the terminal",
-            State::Lock => "waits for a lock",
-            State::Child => "waits for a child or a signal",
-            State::Stopped => "is stopped",
-            State::Unseen => "waits at a pipe whose other end cannot be seen",
-            State::Input | State::Output | State::Computes | State::Other => "waits",
+            StageState::Disk => "waits for a disk",
+            StageState::Sleeps => "sleeps",
+            StageState::Event => "waits for an event, such as the network or a timer",
+            StageState::Terminal => "waits for the terminal",
+            StageState::Lock => "waits for a lock",
+            StageState::Child => "waits for a child or a signal",
+            StageState::Stopped => "is stopped",
+            StageState::Unseen => "waits at a pipe whose other end cannot be seen",
+            StageState::Input | StageState::Output | StageState::Computes | StageState::Other => {
+                "waits"
+            }
         }
         .to_owned(),
     }

@@ -33,14 +33,14 @@ use sample::open_end;
 
 /// Which pipelines to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum Selector {
     Process(i32),
     Group(i32),
     /// Those of this terminal, or of this session without one.
     Here,
 }
 
-impl FromStr for Target {
+impl FromStr for Selector {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -62,8 +62,8 @@ const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn run(options: &PvArgs, target: Target, talker: &Talker) -> Result<Status, Status> {
-    let watcher = Watcher::begin(target).map_err(|why| Status::OTHER.report(talker, why))?;
+pub fn run(options: &PvArgs, selector: Selector, talker: &Talker) -> Result<Status, Status> {
+    let watcher = Watcher::begin(selector).map_err(|why| Status::OTHER.report(talker, why))?;
     if options.widen {
         watcher.widen(talker);
     }
@@ -93,7 +93,7 @@ pub fn run(options: &PvArgs, target: Target, talker: &Talker) -> Result<Status, 
 
 /// One look at the pipeline of a process, for `gush doctor pipeline`.
 pub fn look_once(pid: &str, json: bool, talker: &Talker) -> ExitCode {
-    let begun = Target::from_str(pid).map_err(str::to_owned).and_then(Watcher::begin);
+    let begun = Selector::from_str(pid).map_err(str::to_owned).and_then(Watcher::begin);
     let options = PvArgs { json, ..PvArgs::default() };
     let begun = begun.map_err(|why| Status::OTHER.report(talker, why));
     match begun.and_then(|watcher| once(watcher, &options, talker)) {
@@ -175,7 +175,7 @@ fn follow(mut watcher: Watcher, options: &PvArgs, onlooker: &Onlooker) -> io::Re
 
 /// Pipelines that are sampled.
 struct Watcher {
-    target: Target,
+    selector: Selector,
     began: Instant,
     tracked: Vec<Tracked>,
     /// What the last search for processes cost.
@@ -183,8 +183,8 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn begin(target: Target) -> Result<Self, String> {
-        if let Target::Process(pid) = target {
+    fn begin(selector: Selector) -> Result<Self, String> {
+        if let Selector::Process(pid) = selector {
             let about = |error: &io::Error| format!("pid {pid}: {}", os_text(error));
             if others::stat(pid).is_none() {
                 return Err(about(&Errno::SRCH.into()));
@@ -197,16 +197,16 @@ impl Watcher {
             }
         }
         let mut watcher =
-            Self { target, began: Instant::now(), tracked: Vec::new(), search: Duration::ZERO };
+            Self { selector, began: Instant::now(), tracked: Vec::new(), search: Duration::ZERO };
         watcher.search();
-        match (watcher.tracked.is_empty(), target) {
+        match (watcher.tracked.is_empty(), selector) {
             (false, _) => Ok(watcher),
-            (_, Target::Process(pid)) => Err(format!(
+            (_, Selector::Process(pid)) => Err(format!(
                 "pid {pid}: not a stage of a pipeline: no pipe or connection leads to \
                              another process"
             )),
-            (_, Target::Group(group)) => Err(format!("process group {group}: no pipeline")),
-            (_, Target::Here) => Err("no pipeline runs in this terminal or session".to_owned()),
+            (_, Selector::Group(group)) => Err(format!("process group {group}: no pipeline")),
+            (_, Selector::Here) => Err("no pipeline runs in this terminal or session".to_owned()),
         }
     }
 
@@ -236,12 +236,12 @@ impl Watcher {
         let now = self.now();
         // The stages that are left may be the children of a process that has ended.
         let known = self.tracked.iter().flat_map(|one| &one.graph.stages);
-        let mut seeds = seeds(self.target, &processes);
+        let mut seeds = seeds(self.selector, &processes);
         seeds.extend(known.filter(|pid| processes.contains_key(pid)));
         let mut before = std::mem::take(&mut self.tracked);
         let mut graphs = pipelines(&processes, &seeds, &Kernel);
         // What reads our own output, or is captured from elsewhere, is no pipeline of its own.
-        graphs.retain(|graph| self.target != Target::Here || graph.stages.len() > 1);
+        graphs.retain(|graph| self.selector != Selector::Here || graph.stages.len() > 1);
         for graph in graphs {
             let old = before.iter().position(|old| old.graph == graph);
             self.tracked.push(match old.map(|old| before.swap_remove(old)) {
@@ -289,7 +289,7 @@ fn processes() -> Processes {
     pids.filter_map(seen).collect()
 }
 
-fn seeds(target: Target, processes: &Processes) -> Vec<i32> {
+fn seeds(selector: Selector, processes: &Processes) -> Vec<i32> {
     let own = others::stat(i32::try_from(std::process::id()).unwrap_or(0));
     let is_here = |seen: &Seen| {
         own.as_ref().is_some_and(|own| match own.terminal {
@@ -297,10 +297,10 @@ fn seeds(target: Target, processes: &Processes) -> Vec<i32> {
             terminal => seen.stat.terminal == terminal,
         })
     };
-    match target {
-        Target::Process(pid) => vec![pid],
-        Target::Group(group) => of(processes, |seen| seen.stat.group == group),
-        Target::Here => of(processes, is_here),
+    match selector {
+        Selector::Process(pid) => vec![pid],
+        Selector::Group(group) => of(processes, |seen| seen.stat.group == group),
+        Selector::Here => of(processes, is_here),
     }
 }
 
@@ -334,10 +334,10 @@ mod tests {
 
     #[test]
     fn a_target_is_a_process_or_a_group() {
-        assert_eq!("12".parse(), Ok(Target::Process(12)));
-        assert_eq!("-12".parse(), Ok(Target::Group(12)));
+        assert_eq!("12".parse(), Ok(Selector::Process(12)));
+        assert_eq!("-12".parse(), Ok(Selector::Group(12)));
         for odd in ["", "0", "-1", "x", "1:2"] {
-            assert!(odd.parse::<Target>().is_err(), "{odd}");
+            assert!(odd.parse::<Selector>().is_err(), "{odd}");
         }
     }
 }

@@ -21,7 +21,7 @@ use super::find::{Edge, Graph, Processes};
 
 /// What a stage does, as far as that matters to the others; the busiest state first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum StageState {
     Computes,
     Disk,
     /// Waits for a stage to take its output, or for input from one.
@@ -74,7 +74,7 @@ impl Fill {
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     pub at: Duration,
-    pub states: Vec<State>,
+    pub states: Vec<StageState>,
     pub levels: Vec<Level>,
     pub fills: Vec<Option<Fill>>,
     /// Processor time since the start of the process, in clock ticks.
@@ -123,7 +123,7 @@ impl Sampler {
         let states = activities.iter().enumerate().map(|(stage, own)| {
             // For the busiest thread the others only wait.
             let states = own.iter().map(|&activity| self.state(stage, activity, &levels));
-            states.min().unwrap_or(State::Other)
+            states.min().unwrap_or(StageState::Other)
         });
         let is_splice = |activity: &Activity| matches!(activity, Activity::Splices(..));
         let splices = activities.iter().map(|own| own.iter().any(is_splice)).collect();
@@ -185,21 +185,21 @@ impl Sampler {
         }
     }
 
-    fn state(&self, stage: usize, activity: Activity, levels: &[Level]) -> State {
+    fn state(&self, stage: usize, activity: Activity, levels: &[Level]) -> StageState {
         let pid = self.graph.stages[stage];
         let at = |fd: Option<i32>, reads: bool| match self.only_edge(stage, fd, reads) {
             Some(edge) => match (&self.graph.edges[edge], reads) {
-                (Edge { writers, .. }, true) if writers.is_empty() => State::Unseen,
-                (Edge { readers, .. }, false) if readers.is_empty() => State::Unseen,
-                (_, true) => State::Input,
-                (_, false) => State::Output,
+                (Edge { writers, .. }, true) if writers.is_empty() => StageState::Unseen,
+                (Edge { readers, .. }, false) if readers.is_empty() => StageState::Unseen,
+                (_, true) => StageState::Input,
+                (_, false) => StageState::Output,
             },
             None => self.elsewhere(pid, fd, reads),
         };
         let is_full = |edge: usize| levels[edge] == Level::Full;
         let is_empty = |edge: usize| levels[edge] == Level::Empty;
         match activity {
-            Activity::Computes => State::Computes,
+            Activity::Computes => StageState::Computes,
             Activity::Reads(fd) => at(fd, true),
             Activity::Writes(fd) => at(fd, false),
             Activity::Splices(from, to) => {
@@ -207,33 +207,35 @@ impl Sampler {
                     (_, Some(&edge)) if is_full(edge) => at(Some(to), false),
                     (Some(&edge), _) if is_empty(edge) => at(Some(from), true),
                     (None, _) => self.elsewhere(pid, Some(from), true),
-                    _ => State::Other,
+                    _ => StageState::Other,
                 }
             }
             // A call for several events does not say which.
-            Activity::Polls if self.graph.outputs_of(stage).any(is_full) => State::Output,
-            Activity::Polls if self.graph.inputs_of(stage).any(is_empty) => State::Input,
-            Activity::Polls => State::Event,
-            Activity::Disk => State::Disk,
-            Activity::Sleeps => State::Sleeps,
-            Activity::Lock => State::Lock,
-            Activity::Child => State::Child,
-            Activity::Stopped => State::Stopped,
-            Activity::Ended | Activity::Other => State::Other,
+            Activity::Polls if self.graph.outputs_of(stage).any(is_full) => StageState::Output,
+            Activity::Polls if self.graph.inputs_of(stage).any(is_empty) => StageState::Input,
+            Activity::Polls => StageState::Event,
+            Activity::Disk => StageState::Disk,
+            Activity::Sleeps => StageState::Sleeps,
+            Activity::Lock => StageState::Lock,
+            Activity::Child => StageState::Child,
+            Activity::Stopped => StageState::Stopped,
+            Activity::Ended | Activity::Other => StageState::Other,
         }
     }
 
     /// A wait at a descriptor that is no edge.
-    fn elsewhere(&self, pid: i32, fd: Option<i32>, reads: bool) -> State {
-        let Some(fd) = fd else { return if reads { State::Input } else { State::Output } };
+    fn elsewhere(&self, pid: i32, fd: Option<i32>, reads: bool) -> StageState {
+        let Some(fd) = fd else {
+            return if reads { StageState::Input } else { StageState::Output };
+        };
         let target = self.targets.get(&(pid, fd)).map(|target| target.to_string_lossy());
         match target.as_deref().unwrap_or_default() {
-            name if name.starts_with("socket:[") => State::Event,
-            name if name.starts_with("pipe:[") => State::Unseen,
+            name if name.starts_with("socket:[") => StageState::Event,
+            name if name.starts_with("pipe:[") => StageState::Unseen,
             name if name.starts_with("/dev/pts/") || name.starts_with("/dev/tty") => {
-                State::Terminal
+                StageState::Terminal
             }
-            _ => State::Other,
+            _ => StageState::Other,
         }
     }
 }
@@ -300,21 +302,21 @@ mod tests {
     fn a_wait_is_for_the_pipe_of_the_call_or_by_how_full_the_pipes_are() {
         use Level::{Between, Empty, Full};
         for (activity, levels, state) in [
-            (Activity::Reads(Some(0)), [Empty, Empty], State::Input),
-            (Activity::Reads(None), [Empty, Empty], State::Input),
-            (Activity::Reads(Some(5)), [Full, Empty], State::Event),
-            (Activity::Writes(Some(1)), [Full, Full], State::Output),
-            (Activity::Splices(0, 1), [Empty, Empty], State::Input),
-            (Activity::Splices(0, 1), [Full, Full], State::Output),
-            (Activity::Splices(0, 1), [Between, Between], State::Other),
-            (Activity::Polls, [Empty, Empty], State::Input),
-            (Activity::Polls, [Full, Full], State::Output),
-            (Activity::Polls, [Full, Empty], State::Event),
+            (Activity::Reads(Some(0)), [Empty, Empty], StageState::Input),
+            (Activity::Reads(None), [Empty, Empty], StageState::Input),
+            (Activity::Reads(Some(5)), [Full, Empty], StageState::Event),
+            (Activity::Writes(Some(1)), [Full, Full], StageState::Output),
+            (Activity::Splices(0, 1), [Empty, Empty], StageState::Input),
+            (Activity::Splices(0, 1), [Full, Full], StageState::Output),
+            (Activity::Splices(0, 1), [Between, Between], StageState::Other),
+            (Activity::Polls, [Empty, Empty], StageState::Input),
+            (Activity::Polls, [Full, Full], StageState::Output),
+            (Activity::Polls, [Full, Empty], StageState::Event),
         ] {
             assert_eq!(sampler().state(1, activity, &levels), state, "{activity:?} {levels:?}");
         }
-        let busiest = [State::Lock, State::Input, State::Computes].into_iter().min();
-        assert_eq!(busiest, Some(State::Computes));
+        let busiest = [StageState::Lock, StageState::Input, StageState::Computes].into_iter().min();
+        assert_eq!(busiest, Some(StageState::Computes));
     }
 
     #[test]

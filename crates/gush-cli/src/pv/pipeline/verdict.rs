@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::find::Graph;
-use super::sample::{Level, Sample, State};
+use super::sample::{Level, Sample, StageState};
 
 /// The smallest number of samples for a verdict.
 pub const LEAST_SAMPLES: usize = 16;
@@ -41,7 +41,7 @@ pub enum Why {
     Computes(f64),
     /// Could compute, and gets only this share of a processor.
     Crowded(f64),
-    Waits(State),
+    Waits(StageState),
 }
 
 /// Of each edge, the parts of the samples in which it was full and empty.
@@ -51,13 +51,13 @@ pub fn level_shares(samples: &[Sample], edge: usize) -> (f64, f64) {
 }
 
 /// The parts of the samples that a stage was in each state, the most frequent first.
-pub fn state_shares(samples: &[Sample], stage: usize) -> Vec<(State, f64)> {
-    let mut counts: BTreeMap<State, usize> = BTreeMap::new();
+pub fn state_shares(samples: &[Sample], stage: usize) -> Vec<(StageState, f64)> {
+    let mut counts: BTreeMap<StageState, usize> = BTreeMap::new();
     for sample in samples {
         *counts.entry(sample.states[stage]).or_default() += 1;
     }
     let all = samples.len().max(1) as f64;
-    let mut shares: Vec<(State, f64)> =
+    let mut shares: Vec<(StageState, f64)> =
         counts.into_iter().map(|(state, count)| (state, count as f64 / all)).collect();
     shares.sort_by(|one, other| other.1.total_cmp(&one.1));
     shares
@@ -75,7 +75,7 @@ fn part(samples: &[Sample], is_so: impl Fn(&Sample) -> bool) -> f64 {
     samples.iter().filter(|sample| is_so(sample)).count() as f64 / samples.len().max(1) as f64
 }
 
-pub fn share_of(shares: &[(State, f64)], state: State) -> f64 {
+pub fn share_of(shares: &[(StageState, f64)], state: StageState) -> f64 {
     shares.iter().find(|(known, _)| *known == state).map_or(0.0, |(_, share)| *share)
 }
 
@@ -87,7 +87,7 @@ pub fn verdict(graph: &Graph, samples: &[Sample], ticks_per_second: f64) -> Verd
     let is_visible = |edge: &usize| graph.is_visible(*edge);
     let holds_up = |stage: &usize| {
         let shares = state_shares(samples, *stage);
-        let waits = share_of(&shares, State::Input) + share_of(&shares, State::Output);
+        let waits = share_of(&shares, StageState::Input) + share_of(&shares, StageState::Output);
         let mut before = graph.inputs_of(*stage).filter(is_visible).peekable();
         let mut after = graph.outputs_of(*stage).filter(is_visible).peekable();
         waits <= SELDOM
@@ -98,7 +98,7 @@ pub fn verdict(graph: &Graph, samples: &[Sample], ticks_per_second: f64) -> Verd
     let mut found: Vec<usize> = (0..graph.stages.len()).filter(holds_up).collect();
     if found.len() > 1 {
         // Such as xargs(1), whose child is a stage as well.
-        found.retain(|&stage| share_of(&state_shares(samples, stage), State::Child) < MOSTLY);
+        found.retain(|&stage| share_of(&state_shares(samples, stage), StageState::Child) < MOSTLY);
     }
     if let [stage] = found[..] {
         return Verdict::Certain { stage, why: why(samples, stage, ticks_per_second) };
@@ -109,7 +109,8 @@ pub fn verdict(graph: &Graph, samples: &[Sample], ticks_per_second: f64) -> Verd
     };
     let in_turns = |edge: &usize| {
         let edge = &graph.edges[*edge];
-        let sides = [wait(&edge.writers, State::Output), wait(&edge.readers, State::Input)];
+        let sides =
+            [wait(&edge.writers, StageState::Output), wait(&edge.readers, StageState::Input)];
         sides.iter().all(|side| *side >= TURNS)
     };
     match (0..graph.edges.len()).find(in_turns) {
@@ -120,14 +121,15 @@ pub fn verdict(graph: &Graph, samples: &[Sample], ticks_per_second: f64) -> Verd
 
 fn why(samples: &[Sample], stage: usize, ticks_per_second: f64) -> Why {
     let shares = state_shares(samples, stage);
-    let mut own = shares.iter().filter(|(s, _)| !matches!(s, State::Input | State::Output));
+    let mut own =
+        shares.iter().filter(|(s, _)| !matches!(s, StageState::Input | StageState::Output));
     match own.next() {
-        Some((State::Computes, runnable)) => {
+        Some((StageState::Computes, runnable)) => {
             let share = processors(samples, stage, ticks_per_second);
             if share < runnable / 2.0 { Why::Crowded(share) } else { Why::Computes(share) }
         }
         Some((state, _)) => Why::Waits(*state),
-        None => Why::Waits(State::Other),
+        None => Why::Waits(StageState::Other),
     }
 }
 
@@ -138,13 +140,13 @@ pub fn remedy(command: &str, pid: i32, why: Why) -> Option<String> {
     let remedy = match why {
         Why::Computes(_) => PROGRAMS.iter().find(|(known, _)| *known == name)?.1.to_owned(),
         Why::Crowded(_) => "other programs use the processors: run fewer, or under nice".to_owned(),
-        Why::Waits(State::Stopped) => format!("kill -CONT {pid}, or fg in its shell"),
-        Why::Waits(State::Disk) => "the disk is the limit: iostat -x 1 shows which".to_owned(),
+        Why::Waits(StageState::Stopped) => format!("kill -CONT {pid}, or fg in its shell"),
+        Why::Waits(StageState::Disk) => "the disk is the limit: iostat -x 1 shows which".to_owned(),
         // Each meter obeys its own kind only.
-        Why::Waits(State::Sleeps | State::Event) if name == "pv" => {
+        Why::Waits(StageState::Sleeps | StageState::Event) if name == "pv" => {
             format!("if it has -L, raise the rate: pv -R {pid} -L RATE")
         }
-        Why::Waits(State::Sleeps | State::Event)
+        Why::Waits(StageState::Sleeps | StageState::Event)
             if name == "gush" && words.next() == Some("pv") =>
         {
             format!("if it has -L, raise the rate: gush pv -R {pid} -L RATE")
@@ -194,13 +196,13 @@ mod tests {
     /// `o`utput, `c`omputes, `d`isk, `s`leeps, s`t`opped, `u`nseen; `f`ull, `e`mpty, `b`etween.
     fn samples(moments: &[(&str, &str)], ticks: u64) -> Vec<Sample> {
         let state = |letter| match letter {
-            'i' => State::Input,
-            'o' => State::Output,
-            'c' => State::Computes,
-            'd' => State::Disk,
-            's' => State::Sleeps,
-            't' => State::Stopped,
-            'u' => State::Unseen,
+            'i' => StageState::Input,
+            'o' => StageState::Output,
+            'c' => StageState::Computes,
+            'd' => StageState::Disk,
+            's' => StageState::Sleeps,
+            't' => StageState::Stopped,
+            'u' => StageState::Unseen,
             odd => panic!("{odd}"),
         };
         let level = |letter| match letter {
@@ -234,10 +236,10 @@ mod tests {
             // The first, one in between, the last.
             (&[("ciii", "eee")][..], certain(0, Why::Computes(1.0))),
             (&[("ocii", "fee")], certain(1, Why::Computes(1.0))),
-            (&[("oodi", "ffe")], certain(2, Why::Waits(State::Disk))),
-            (&[("ooos", "fff")], certain(3, Why::Waits(State::Sleeps))),
-            (&[("otii", "fee")], certain(1, Why::Waits(State::Stopped))),
-            (&[("ooou", "fff")], certain(3, Why::Waits(State::Unseen))),
+            (&[("oodi", "ffe")], certain(2, Why::Waits(StageState::Disk))),
+            (&[("ooos", "fff")], certain(3, Why::Waits(StageState::Sleeps))),
+            (&[("otii", "fee")], certain(1, Why::Waits(StageState::Stopped))),
+            (&[("ooou", "fff")], certain(3, Why::Waits(StageState::Unseen))),
             // Mostly is enough.
             (
                 &[
@@ -247,7 +249,7 @@ mod tests {
                     ("osii", "fee"),
                     ("ciii", "bee"),
                 ],
-                certain(1, Why::Waits(State::Sleeps)),
+                certain(1, Why::Waits(StageState::Sleeps)),
             ),
             // Half of the time another stage.
             (&[("ocii", "fee"), ("ooci", "ffe")], Verdict::Turns { edge: 1 }),
@@ -276,17 +278,17 @@ mod tests {
     fn a_branch_that_is_full_holds_up_the_other() {
         let branches = graph(&[(&[0], &[1]), (&[1], &[2]), (&[1], &[3])], 4);
         let found = verdict(&branches, &samples(&[("oosi", "ffe")], 0), 100.0);
-        assert_eq!(found, certain(2, Why::Waits(State::Sleeps)));
+        assert_eq!(found, certain(2, Why::Waits(StageState::Sleeps)));
         let merge = graph(&[(&[0], &[2]), (&[1], &[2]), (&[2], &[3])], 4);
         let found = verdict(&merge, &samples(&[("doii", "efe")], 0), 100.0);
-        assert_eq!(found, certain(0, Why::Waits(State::Disk)));
+        assert_eq!(found, certain(0, Why::Waits(StageState::Disk)));
     }
 
     #[test]
     fn a_pipe_without_a_visible_end_is_no_evidence() {
         let chain = graph(&[(&[0], &[1]), (&[1], &[])], 2);
         let found = verdict(&chain, &samples(&[("ou", "ff")], 0), 100.0);
-        assert_eq!(found, certain(1, Why::Waits(State::Unseen)));
+        assert_eq!(found, certain(1, Why::Waits(StageState::Unseen)));
         let alone = graph(&[(&[], &[0])], 1);
         let found = verdict(&alone, &samples(&[("s", "f")], 0), 100.0);
         assert_eq!(found, Verdict::Open { stages: Vec::new() });
@@ -296,10 +298,10 @@ mod tests {
     fn a_remedy_depends_on_the_program_and_what_it_does() {
         let remedy = |command, why| remedy(command, 7, why).unwrap_or_default();
         assert!(remedy("/usr/bin/gzip -9", Why::Computes(1.0)).contains("pigz"));
-        assert!(remedy("gzip", Why::Waits(State::Stopped)).contains("kill -CONT 7"));
-        assert!(remedy("gush pv -L 1M", Why::Waits(State::Event)).contains("gush pv -R 7"));
-        assert!(remedy("/usr/bin/pv -L 1M", Why::Waits(State::Event)).contains(": pv -R 7"));
-        assert_eq!(remedy("sh -c pv x", Why::Waits(State::Event)), "");
-        assert_eq!(remedy("gzip", Why::Waits(State::Lock)), "");
+        assert!(remedy("gzip", Why::Waits(StageState::Stopped)).contains("kill -CONT 7"));
+        assert!(remedy("gush pv -L 1M", Why::Waits(StageState::Event)).contains("gush pv -R 7"));
+        assert!(remedy("/usr/bin/pv -L 1M", Why::Waits(StageState::Event)).contains(": pv -R 7"));
+        assert_eq!(remedy("sh -c pv x", Why::Waits(StageState::Event)), "");
+        assert_eq!(remedy("gzip", Why::Waits(StageState::Lock)), "");
     }
 }
