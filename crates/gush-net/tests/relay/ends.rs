@@ -14,6 +14,7 @@ use gush_net::{ByteCounts, Conduit, Direction, End, EndReason, Relay, RelayOptio
 use rustix::net::sockopt::{
     Timeout, set_socket_recv_buffer_size, set_socket_send_buffer_size, set_socket_timeout,
 };
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use tokio::io::AsyncWriteExt;
 
 const METHODS: [Choice; 3] =
@@ -612,6 +613,46 @@ fn an_answer_that_has_arrived_is_delivered_after_the_other_direction_fails() {
         drop(bridge.client);
         sending.join().unwrap();
         bridge.relay.join().unwrap().expect_err("the server has gone");
+    }
+}
+
+/// The clock stands still: no limit on silence ends the relay.
+#[tokio::test(start_paused = true)]
+async fn a_failed_relay_ends_as_soon_as_what_had_come_is_delivered() {
+    const TURNS: usize = 50;
+    for is_full in [false, true] {
+        let ((mut client, a), (b, mut server)) = (pair(Wire::Unix), pair(Wire::Unix));
+        server.write_all(b"answer").unwrap();
+        // Writing there fails, and its own data does not end.
+        shutdown(&server, Shutdown::Read).unwrap();
+        let mut expected_bytes = "answer".len();
+        while is_full && let Ok(sent_bytes) = send(&a, &[0; 4096], SendFlags::DONTWAIT) {
+            expected_bytes += sent_bytes;
+        }
+        client.write_all(b"question").unwrap();
+        let [mut a, mut b] = [a, b].map(|socket| Conduit::new(socket.into()).unwrap());
+        let options = RelayOptions::new();
+        let mut relay = Relay::new(&options);
+        let mut run = Box::pin(relay.run(&mut a, &mut b));
+        let (mut arrived_bytes, mut ended) = (0, None);
+        for turn in 0..2 * TURNS {
+            if is_full && turn == TURNS {
+                arrived_bytes += client.read(&mut vec![0; expected_bytes]).unwrap();
+            }
+            tokio::select! {
+                biased;
+                end = &mut run => ended = Some((turn, end)),
+                () = tokio::task::yield_now() => continue,
+            }
+            break;
+        }
+        let (turn, end) = ended.expect("nothing more is to come");
+        end.expect_err("the server does not read");
+        assert_eq!(turn >= TURNS, is_full, "in flight without room");
+        drop(run);
+        drop(a);
+        arrived_bytes += client.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(arrived_bytes, expected_bytes);
     }
 }
 

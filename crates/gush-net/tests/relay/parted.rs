@@ -197,6 +197,26 @@ async fn by_default_a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end(
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_goes_on_sending_has_half_a_minute() {
+    // A Unix socket has the bytes at once: the clock does not run ahead of them.
+    let (near, mut far) = pair(Wire::Unix);
+    let mut near = Conduit::new(near.into()).expect("an end");
+    near.shutdown().await.expect("open");
+    let sends = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            far.write_all(b"more").expect("room");
+        }
+    };
+    let began = tokio::time::Instant::now();
+    tokio::select! {
+        seen_off = near.linger(false, LingerTimeouts::of(None)) => seen_off.expect("all arrived"),
+        () = sends => {}
+    }
+    assert_eq!(began.elapsed().as_secs(), 30);
+}
+
 /// A socket that was reset keeps the count of bytes that nobody will acknowledge any more.
 #[test]
 fn nobody_waits_for_what_a_reset_socket_has_sent() {
@@ -341,5 +361,23 @@ fn what_has_not_arrived_is_not_seen_off() {
         let patience = LingerTimeouts::of(Some(Duration::from_millis(50)));
         a.linger(true, patience).await.expect_err("nobody reads");
         drop(client);
+    });
+}
+
+#[test]
+fn a_byte_that_has_not_arrived_is_not_taken_for_an_end_that_is_owed() {
+    use rustix::net::{SendFlags, send};
+    run(async {
+        loop {
+            let ([a, _b], _client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
+            a.arrived(Duration::from_secs(60)).await;
+            let fd = a.write_fd().expect("a socket");
+            // The kernel keeps it back for 200 ms.
+            send(fd, b"x", SendFlags::MORE).expect("room");
+            let needs_linger = a.needs_linger(true);
+            if gush::unacknowledged_bytes(&fd).expect("a socket") == 1 {
+                return assert!(needs_linger);
+            }
+        }
     });
 }
