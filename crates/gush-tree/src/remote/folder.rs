@@ -436,6 +436,18 @@ mod tests {
 
     /// It can have a MiB of attributes, and the folder is kept for links.
     #[test]
+    fn a_dry_run_enters_directories_below_one_that_it_does_not_make() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CopyOptions { dry_run: true, ..CopyOptions::default() };
+        let mut folder = Folder::base(dir.path()).unwrap();
+        for name in ["new", "below", "deeper"] {
+            let entered = (directory(), Spared::default());
+            folder = folder.enter(OsStr::new(name), entered, &options).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_finished_folder_keeps_no_metadata() {
         let dir = tempfile::tempdir().unwrap();
         let options = CopyOptions::default();
