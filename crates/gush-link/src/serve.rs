@@ -35,10 +35,7 @@ pub(crate) fn run(
     ledger: &Arc<Ledger>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    check(roles, settings).map_err(|failure| match roles.forks() {
-        true => failure,
-        false => not_opened(failure, &roles.first, &roles.second, settings, ledger),
-    })?;
+    check(roles, settings).map_err(|failure| not_opened(failure, roles, settings, ledger))?;
     let runtime = workers::runtime().map_err(|error| {
         Failure::new(format!("no runtime can be started: {error}"), error.raw_os_error())
     })?;
@@ -102,22 +99,18 @@ async fn connect(
         relays: settings.handover.as_ref().map(|_| Relays::default()),
         is_ipv6: false,
     };
-    let Roles { first, second, .. } = roles;
+    let unopened = |failure| not_opened(failure, roles, settings, ledger);
     let (Some(server), Some(other)) = (roles.server(), roles.other()) else {
         let flipped = settings.reversed;
+        let Roles { first, second, .. } = roles;
         let (client, other) = if flipped { (second, first) } else { (first, second) };
         let how = settings.how(!flipped).once();
         let Some(opened) = until(stop.cancelled(), open_one(client, &how)).await else {
             return Ok(());
         };
         let shared = shared(client, Other::Address(other.clone()), flipped);
-        return match opened {
-            Ok(end) => {
-                let Arrival { client, mut known } = shared.arrived(end);
-                connection::serve(&shared, client, &mut known, &Cancellation::of(stop)).await
-            }
-            Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
-        };
+        let Arrival { client, mut known } = shared.arrived(opened.map_err(unopened)?);
+        return connection::serve(&shared, client, &mut known, &Cancellation::of(stop)).await;
     };
     let flipped = roles.are_flipped();
     let (how, how_other) = (settings.how(!flipped), settings.how(flipped));
@@ -132,11 +125,7 @@ async fn connect(
             let how = how_other.clone().once();
             match until(stop.draining(), open_ready(other, &how)).await {
                 None => return Ok(()),
-                Some(Ok(end)) => Some(end),
-                Some(Err(failure)) if roles.forks() => return Err(failure),
-                Some(Err(failure)) => {
-                    return Err(not_opened(failure, first, second, settings, ledger));
-                }
+                Some(opened) => Some(opened.map_err(unopened)?),
             }
         }
     };
@@ -146,12 +135,7 @@ async fn connect(
         until(stop.draining(), listen(server, &how)).await
     };
     let Some(listener) = listener else { return Ok(()) };
-    let mut listener = match listener {
-        Ok(listener) => listener,
-        // No connection was ever there, so there is no record to write.
-        Err(failure) if roles.forks() => return Err(failure),
-        Err(failure) => return Err(not_opened(failure, first, second, settings, ledger)),
-    };
+    let mut listener = listener.map_err(unopened)?;
     listener.count_in(ledger.listener());
     let other = match (opened, other.kind().listens()) {
         (Some(end), _) if roles.forks() => Other::Shared(Box::new(SharedEnd::new(other, end)?)),
@@ -175,14 +159,13 @@ async fn connect(
     }
 }
 
-/// Gives the account of a link's only connection, whose address could not be opened.
-fn not_opened(
-    failure: Failure,
-    first: &Address,
-    second: &Address,
-    settings: &Settings,
-    ledger: &Ledger,
-) -> Failure {
+/// Gives the account of a link's only connection, whose address could not be opened. A server has
+/// had no connection then.
+fn not_opened(failure: Failure, roles: &Roles, settings: &Settings, ledger: &Ledger) -> Failure {
+    if roles.forks() {
+        return failure;
+    }
+    let Roles { first, second, .. } = roles;
     let record = Record::of_unopened(ledger.begin(Arc::default()), first, second, failure.clone());
     ledger.end(record.id, [0; 2], record.lasted, record.ending);
     if let Some(on_end) = &settings.on_end {
