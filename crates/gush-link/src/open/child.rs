@@ -83,12 +83,8 @@ fn start(
     identity::set(&mut command, options)?;
     if let Some(directory) = options.path(Opt::Directory) {
         // First, because the error of spawn(3) does not say which of the two is missing.
-        if let Err(error) = std::fs::metadata(directory) {
-            return Err(OpenError::new(
-                format!("change directory to {}", directory.display()),
-                error,
-            ));
-        }
+        std::fs::metadata(directory)
+            .step(format!("change directory to {}", directory.display()))?;
         command.current_dir(directory);
     }
     if let Some(umask) = options.mode(Opt::Umask) {
