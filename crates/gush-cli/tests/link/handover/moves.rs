@@ -41,6 +41,33 @@ fn connections_that_cannot_move_go_on_in_the_process_that_has_handed_over() {
     assert!(link.finish().0.success());
 }
 
+/// A message has room for names of 1 KiB.
+#[test]
+fn connections_with_longer_names_than_a_message_has_room_for_stay() {
+    for (steps, moved) in [(1, 1), (600, 0)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "").unwrap();
+        let far = format!("{}/{}file", dir.path().display(), "./".repeat(steps));
+        let lines = Lines::to(format!("file:{far},append"));
+        let link = lines.start_with(&["-u"]);
+        let mut client = client_of(&lines.port.place());
+        client.write_all(b"hello").unwrap();
+        eventually("the bytes are there", || std::fs::read(&path).is_ok_and(|got| got == b"hello"));
+        let hand = Hand::ready(&lines);
+        assert_eq!(hand.all().len(), moved);
+        hand.says(&json!("Taken"));
+        link.says(&format!("; {} stay here", 1 - moved));
+        if moved == 0 {
+            client.write_all(b" and on").unwrap();
+        }
+        drop(client);
+        assert!(link.finish().0.success());
+        let kept: &[u8] = if moved == 0 { b"hello and on" } else { b"hello" };
+        assert_eq!(std::fs::read(&path).unwrap(), kept);
+    }
+}
+
 #[test]
 fn connections_that_have_moved_are_not_counted_as_those_that_stay() {
     let lines = Lines::to(format!("tcp:{}", echo()));
