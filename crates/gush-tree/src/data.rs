@@ -131,28 +131,28 @@ fn moved(
     if let Some(errno) = stopped_by.or_else(|| lost.filter(|_| moved.is_ok())) {
         return Err(Error::os(job.target.place.shown, "cannot write {} to the disk", errno));
     }
-    moved.map_err(|error| {
-        let path = match error.side() {
-            Some(Side::Source) | None => job.source.place.shown,
-            Some(Side::Target) => job.target.place.shown,
-        };
-        let mut ours = Error::engine(path, &error);
-        if error.is_refused() && error.side().is_none() {
-            // A refusal concerns the pair: an EXDEV is the fault of neither file alone.
-            ours = match moving.reflink {
-                Reflink::Always => {
-                    let [from, to] = [job.source.place, job.target.place];
-                    let [from, to] = [from, to].map(|end| quote::always(end.shown));
-                    ours.saying(format!("failed to clone {to} from {from}"))
-                }
-                _ => ours.onto(job.target.place.shown),
-            };
+    moved.map_err(|error| failed(job, &error))
+}
+
+/// The engine's error, about the file that it concerns.
+fn failed(job: &Job<'_>, error: &gush::Error) -> Error {
+    let [from, to] = [job.source.place.shown, job.target.place.shown];
+    let ours = Error::engine(if error.side() == Some(Side::Target) { to } else { from }, error);
+    // A refusal concerns the pair: an EXDEV is the fault of neither file alone.
+    let is_of_both = error.is_refused() && error.side().is_none();
+    let is_clone = job.options().moving.reflink == Reflink::Always;
+    let ours = match is_of_both {
+        true if is_clone => {
+            let [from, to] = [from, to].map(quote::always);
+            ours.saying(format!("failed to clone {to} from {from}"))
         }
-        match moving.reflink {
-            Reflink::Always => ours.hinting("--reflink=auto copies where nothing can be shared"),
-            _ => ours,
-        }
-    })
+        true => ours.onto(to),
+        false => ours,
+    };
+    match is_clone {
+        true => ours.hinting("--reflink=auto copies where nothing can be shared"),
+        false => ours,
+    }
 }
 
 /// May the target's offset be named? sendfile(2) writes at the descriptor's own position.
