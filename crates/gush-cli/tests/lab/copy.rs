@@ -298,6 +298,22 @@ fn a_single_copy_prints_json() {
     }
 }
 
+#[test]
+fn a_single_measurement_without_a_way_names_the_ways() {
+    let ways = [
+        (&["copy", "a", "b"][..], "stdio-char, stdio-block-1024, "),
+        (&["memory"], "read-1, "),
+        (&["pages"], ""),
+    ];
+    for (words, first) in ways {
+        let output = gush().args(["lab", "once"]).args(words).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let missing = format!("gush: lab: once: --way is missing; choose from {first}");
+        assert!(said.starts_with(&missing), "{said}");
+    }
+}
+
 /// The calls of the whole process, by this program's count and by strace's.
 #[test]
 fn the_count_is_the_one_that_strace_gives() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
-use gush_text::{memory_bytes, some_bytes};
+use gush_text::{memory_bytes, some_bytes, suggestion};
 
 use crate::Error;
 
@@ -95,6 +95,19 @@ impl Asked {
 
     pub fn word(&self, name: &str) -> &str {
         self.given.get_one(name).map_or("", String::as_str)
+    }
+
+    /// The one of `all` that `--way` names.
+    pub(super) fn way<T>(
+        &self,
+        all: impl IntoIterator<Item = T> + Clone,
+        name_of: fn(&T) -> &'static str,
+    ) -> Result<T, Error> {
+        if let Some(name) = self.given.get_one::<String>("way") {
+            return Error::named("way", name, all, name_of);
+        }
+        let names = all.into_iter().map(|way| name_of(&way));
+        Err(Error::refused(format!("--way is missing{}", suggestion("", names))))
     }
 
     /// The path that is required, or has a default.

@@ -89,7 +89,7 @@ pub static SUITE: Suite = Suite {
             ]
         },
         run: |asked| {
-            let way = Error::named("way", asked.word("way"), WAYS, |way| way.name)?;
+            let way = asked.way(WAYS, |way| way.name)?;
             let [source, target] = ["source", "target"].map(|path| asked.path(path).to_owned());
             let advice = values(ADVICE, asked, "advice").first().copied().unwrap_or_default();
             let space = values(SPACE, asked, "space").first().copied().unwrap_or_default();

@@ -48,10 +48,7 @@ pub static SUITE: Suite = Suite {
         options: || {
             vec![text("way", "NAME", "Measure this"), size("bytes", "Use SIZE bytes of memory")]
         },
-        run: |asked| {
-            let way = asked.word("way");
-            once(Error::named("way", way, BANDWIDTHS, |one| one.name)?, asked.size("bytes"))
-        },
+        run: |asked| once(asked.way(BANDWIDTHS, |one| one.name)?, asked.size("bytes")),
     }),
     make,
 };

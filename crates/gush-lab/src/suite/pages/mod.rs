@@ -56,10 +56,7 @@ pub static SUITE: Suite = Suite {
     once: Some(Once {
         about: "Take references to pages, and drop them",
         options: || vec![text("way", "NAME", "Measure this"), size("bytes", "Lend SIZE bytes")],
-        run: |asked| {
-            let way = asked.word("way");
-            once(Error::named("way", way, LENDINGS, |one| one.name)?, asked.size("bytes"))
-        },
+        run: |asked| once(asked.way(LENDINGS, |one| one.name)?, asked.size("bytes")),
     }),
     make,
 };
