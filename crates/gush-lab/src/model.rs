@@ -227,7 +227,7 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<f64>,
     pub gush: String,
-    /// Names the program's build: the beginning of the build's hash.
+    /// Names the program's build: the beginning of the build ID, or of the program's hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub build: String,
     pub command: Vec<String>,
