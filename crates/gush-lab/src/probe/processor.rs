@@ -52,10 +52,13 @@ impl Frequency {
                 .or_else(|| procfs::line(cpus.join("cpufreq/boost")).map(|boost| boost == "1")),
             ..Self::default()
         };
-        let mut names: Vec<_> =
-            fs::read_dir(&cpus).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-        names.sort();
-        for cpu in names {
+        let mut numbers: Vec<u32> = fs::read_dir(&cpus)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        for cpu in numbers.into_iter().map(|number| cpus.join(format!("cpu{number}"))) {
             let hot = procfs::number(cpu.join("thermal_throttle/core_throttle_count"));
             found.hot += hot.unwrap_or(0_u64);
             let governor = procfs::line(cpu.join("cpufreq/scaling_governor"));
