@@ -5,6 +5,7 @@
 //! full, or those of a killed writer, which are kept in a second file. A reader therefore needs no
 //! lock.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -21,6 +22,7 @@ use super::{CANNOT_READ, StoreError, failed};
 
 /// How long a process waits for another that writes.
 const BUSY: Duration = Duration::from_secs(30);
+const CANNOT_MEND: &str = "cannot bring the store in order";
 /// A header is shorter, also one of a newer gush.
 const LONGEST_HEADER: usize = 256;
 
@@ -28,6 +30,8 @@ const LONGEST_HEADER: usize = 256;
 pub(super) struct Log {
     pub(super) path: PathBuf,
     file: File,
+    /// Where the file ended in a newline when this process last had the lock.
+    end_bytes: Cell<u64>,
 }
 
 /// Nobody else writes while this lives.
@@ -43,6 +47,11 @@ pub(super) struct Torn {
 }
 
 impl Log {
+    fn of(path: &Path, file: File) -> Self {
+        // No file is as long as this: the first look is at all of it.
+        Self { path: path.to_owned(), file, end_bytes: Cell::new(u64::MAX) }
+    }
+
     /// Opens the file to be extended, and makes a missing file.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         // Asked before the file is opened: O_CREAT on a FIFO or a device would wait, or write
@@ -51,7 +60,7 @@ impl Log {
         // O_APPEND: two writers can never write over each other's lines.
         let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
         let file = opened.map_err(|error| failed(path, "cannot open the store", error))?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self::of(path, file))
     }
 
     /// Opens the file to be read. `None` if the file is missing or empty.
@@ -61,7 +70,7 @@ impl Log {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|error| failed(path, CANNOT_READ, error))?,
         };
-        let log = Self { path: path.to_owned(), file };
+        let log = Self::of(path, file);
         Ok(log.has_header()?.then_some(log))
     }
 
@@ -69,11 +78,15 @@ impl Log {
     /// header, and a torn line is moved to a second file.
     pub fn lock(&self) -> Result<(Lock<'_>, Option<Torn>), StoreError> {
         let lock = self.wait(FlockOperation::NonBlockingLockExclusive)?;
+        let there = self.file.metadata();
+        let there = there.map_err(|error| failed(&self.path, CANNOT_MEND, error))?;
         // Nobody would find what is written into a file without a name.
-        if self.file.metadata().is_ok_and(|there| there.nlink() == 0) {
+        if there.nlink() == 0 {
             return Err(StoreError::Removed { path: self.path.clone() });
         }
-        let torn = lock.mend()?;
+        // Lines are only added, so what ends where this process left it is in order.
+        let is_ours = there.len() == self.end_bytes.get();
+        let torn = if is_ours { None } else { lock.mend(there.len())? };
         Ok((lock, torn))
     }
 
@@ -168,22 +181,23 @@ impl Log {
 impl Lock<'_> {
     /// Adds a line that ends in a newline, by one write(2). On an error nothing of the line stays.
     pub fn append(&self, line: &[u8]) -> io::Result<()> {
-        let Self(Log { file, .. }) = self;
-        let end = file.metadata()?.len();
+        let Self(Log { file, end_bytes, .. }) = self;
         let mut file = file;
         file.write_all(line).inspect_err(|_| {
             // If this fails, too, the next writer finds a torn line.
-            let _ = file.set_len(end);
-        })
+            let _ = file.set_len(end_bytes.get());
+        })?;
+        end_bytes.set(end_bytes.get() + line.len() as u64);
+        Ok(())
     }
 
-    fn mend(&self) -> Result<Option<Torn>, StoreError> {
+    fn mend(&self, size: u64) -> Result<Option<Torn>, StoreError> {
         let Self(log) = self;
-        let fails = |error| failed(&log.path, "cannot bring the store in order", error);
-        let size = log.file.metadata().map_err(fails)?.len();
+        let fails = |error| failed(&log.path, CANNOT_MEND, error);
         let has_header = log.has_header()?;
         let whole_bytes = if has_header { log.whole_bytes(size)? } else { 0 };
         let torn = log.set_aside(whole_bytes, size).map_err(fails)?;
+        log.end_bytes.set(whole_bytes);
         if !has_header {
             let begun = self.append(HEADER);
             begun.map_err(|error| failed(&log.path, "cannot begin the store", error))?;
