@@ -1,6 +1,7 @@
 //! `gush lab run`: any commands side by side.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -154,6 +155,27 @@ fn a_contender_that_fails_is_out_unless_failures_are_ignored() {
     assert_eq!(json["results"][1]["exit_codes"], serde_json::json!([137, 137]));
 }
 
+/// Neither what an earlier run said, nor what a program said that an earlier run had left.
+#[test]
+fn a_failure_is_explained_by_the_failed_run_alone() {
+    let dir = TempDir::new().unwrap();
+    let here = dir.path().display();
+    let late = format!(
+        "(while test -d {here} -a ! -e {here}/go; do sleep 0.01; done
+          echo late >&2; touch {here}/told) &"
+    );
+    let awaits = format!("touch {here}/go; until test -e {here}/told; do sleep 0.01; done");
+    for (first, second) in [("echo early >&2", ":"), (&late, &awaits)] {
+        let mut lab = lab(dir.path());
+        lab.args(["-r", "2", "-w", "0", "-n", "x"]).arg(format!(
+            "if test $HYPERFINE_ITERATION = 0; then {first}\nelse {second}; exit 3; fi"
+        ));
+        let (status, _, said) = ended(&mut lab);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains("x: ended with status 3\n"), "{said}");
+    }
+}
+
 #[test]
 fn an_export_on_standard_output_stands_there_alone() {
     let dir = TempDir::new().unwrap();
@@ -208,6 +230,29 @@ fn commands_around_run_as_often_as_promised() {
     let (status, _, said) = ended(lab(dir.path()).args(["-r", "1", "--setup", "exit 3", "true"]));
     assert_eq!(status, Some(1));
     assert!(said.contains("true: setup 'exit 3' ended with status 3"), "{said}");
+}
+
+#[test]
+fn a_program_that_a_hook_installs_is_the_one_that_runs() {
+    for hook in ["--setup", "--prepare"] {
+        let dir = TempDir::new().unwrap();
+        let here = dir.path().display();
+        for (place, name) in [("a/tool", "old"), ("new", "new")] {
+            let path = dir.path().join(place);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, format!("#!/bin/sh\n: >{here}/ran-{name}-$#\n")).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::create_dir(dir.path().join("b")).unwrap();
+        let path = format!("{here}/b:{here}/a:{}", std::env::var("PATH").unwrap());
+        let mut lab = lab(dir.path());
+        lab.env("PATH", path).args(["-r", "1", "-w", "0", hook]);
+        let (status, _, said) =
+            ended(lab.args([&format!("cp {here}/new {here}/b/tool"), "tool x"]));
+        assert_eq!(status, Some(0), "{said}");
+        assert!(dir.path().join("ran-new-1").exists(), "{hook}: {said}");
+        assert!(!dir.path().join("ran-old-1").exists(), "{hook}: {said}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use serde_json::Value;
@@ -102,4 +103,21 @@ fn the_largest_memory_of_a_command_is_reported() {
     let json: Value = serde_json::from_str(&out).unwrap();
     let peak = json["runs"][0]["samples"][0]["facts"]["peak_bytes"].as_u64();
     assert!(peak.is_some_and(|bytes| (200 << 20..260 << 20).contains(&bytes)), "{peak:?}");
+}
+
+/// getrusage(2) counts the memory that a process used before its execve(2).
+#[test]
+fn a_large_program_that_starts_the_lab_hides_no_memory_of_a_command() {
+    let dir = TempDir::new().unwrap();
+    let text = "printf -v large '%*s' 150000000 ''; exec \"$@\"";
+    let mut command = Command::new("bash");
+    let lab = lab(dir.path());
+    command.args(["-c", text, "bash"]).arg(lab.get_program()).args(lab.get_args());
+    command.envs(lab.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(["-r", "1", "--json", "dd if=/dev/zero of=/dev/null bs=50M count=1"]);
+    let (status, out, said) = ended(&mut command);
+    assert_eq!(status, Some(0), "{said}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let facts = &json["runs"][0]["samples"][0]["facts"];
+    assert!(facts["peak_bytes"].is_u64(), "{facts}");
 }

@@ -1,6 +1,7 @@
 //! State that the contenders of a comparison share, and the output that all of them have to write.
 
 use std::cell::{OnceCell, RefCell};
+use std::fs::File;
 
 use super::template::names;
 use super::workplace::Workplace;
@@ -15,6 +16,8 @@ pub(super) struct Shared {
     pub(super) rules: Comparison,
     pub(super) shell: Option<Vec<String>>,
     pub(super) workplace: Workplace,
+    /// /dev/null to read and to write: to open it for each run takes longer than to duplicate it.
+    pub(super) null: [File; 2],
     /// The right output: as requested, or else the first.
     pub(super) expected: RefCell<Option<Expected>>,
     pub(super) changed_by: OnceCell<String>,

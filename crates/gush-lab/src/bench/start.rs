@@ -1,5 +1,6 @@
 //! How a command is started: directly, or by a shell.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -117,16 +118,18 @@ pub(super) fn assignments(text: &str) -> Result<Vec<(String, String)>, Error> {
     all.ok_or_else(|| Error::refused(format!("--env '{text}': write NAME=VALUE or NAME='A B'")))
 }
 
-/// The process that runs `command` by the shell `shell`, or directly.
+/// The process that runs `command` by the shell `shell`, or directly, by the program at `path` if
+/// that has been found.
 pub(super) fn process(
     command: &str,
     shell: Option<&[String]>,
+    path: Option<&Path>,
     value_of: impl Fn(&str) -> Option<String>,
 ) -> Result<Command, Error> {
     let Some(shell) = shell else {
         let words = words(command, value_of)?;
-        let mut process = Command::new(&words[0]);
-        process.args(&words[1..]);
+        let mut process = Command::new(path.unwrap_or(Path::new(&words[0])));
+        process.arg0(&words[0]).args(&words[1..]);
         return Ok(process);
     };
     let mut process = Command::new(&shell[0]);
@@ -244,7 +247,8 @@ mod tests {
             for (at, place) in places.iter().enumerate() {
                 let value_of = |name: &str| (name == "in").then(|| value.into());
                 let shell = ["sh".to_owned()];
-                let output = process(place, Some(&shell), value_of).unwrap().output().unwrap();
+                let output =
+                    process(place, Some(&shell), None, value_of).unwrap().output().unwrap();
                 let expected = format!("{value}|x{value}y|");
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
                 assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{at}: {said}");

@@ -14,6 +14,7 @@ use rustix::process::{
     pidfd_send_signal, waitid,
 };
 
+pub use super::strays::are_known as are_strays_known;
 use super::{Usage, guard, interrupt, strays};
 use crate::{Error, foreign};
 
@@ -155,7 +156,7 @@ impl Running {
             let alive = RUNNING.lock().unpoisoned();
             let alive =
                 alive.iter().filter(|(pid, handle)| handle.strong_count() > 0 && Some(*pid) != own);
-            let others: Vec<Pid> = alive.map(|(pid, _)| *pid).chain(guard::group()).collect();
+            let others: Vec<Pid> = alive.map(|(pid, _)| *pid).chain(guard::process()).collect();
             match &mut used {
                 Ok((true, (_, usage))) if !is_interrupted => {
                     *usage = usage.and(strays::keep(&others));

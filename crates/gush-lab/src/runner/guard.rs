@@ -80,6 +80,11 @@ pub(super) fn group() -> Option<Pid> {
     guard.as_ref().map(Guard::pid)
 }
 
+/// The guard's process, which may have ended since [`group`] answered.
+pub(super) fn process() -> Option<Pid> {
+    GUARD.lock().unpoisoned().as_ref().map(Guard::pid)
+}
+
 /// Reaps the guard if it was killed with its `group`, or [`group`] would take it for a live one.
 pub(super) fn gone_with(group: Pid) {
     if let Some(mut guard) = GUARD.lock().unpoisoned().take_if(|guard| guard.pid() == group) {

@@ -14,7 +14,7 @@ use crate::explain::Switch;
 use crate::model::{Described, Failure, Sample};
 use crate::probe::Probe;
 
-pub use usage::{Usage, start_bytes};
+pub use usage::{Usage, lower_start, start_bytes};
 
 /// The events while cases run.
 #[derive(Clone, Copy, Debug)]

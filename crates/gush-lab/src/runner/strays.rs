@@ -4,8 +4,10 @@
 //! they are not known.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::sync::{Mutex, Once};
+use std::fs::{File, read_link};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{LazyLock, Mutex, Once};
 
 use super::Usage;
 use crate::foreign;
@@ -27,22 +29,28 @@ pub(super) fn adopt() {
     });
 }
 
+/// The children of the main thread, to which the kernel gives orphans (`find_new_reaper` in
+/// `kernel/exit.c`).
+static CHILDREN: LazyLock<Option<File>> = LazyLock::new(|| {
+    let own = read_link("/proc/self").ok()?;
+    File::open(Path::new("/proc/self/task").join(own).join("children")).ok()
+});
+
 /// Does the kernel list children?
-pub(super) fn are_known() -> bool {
-    fs::exists("/proc/thread-self/children").unwrap_or(false)
+pub fn are_known() -> bool {
+    CHILDREN.is_some()
 }
 
-/// The children of all threads of this process that are not `known`.
+/// The children of this process that are not `known`.
 fn all(known: &[Pid]) -> Vec<Pid> {
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    let listed: Vec<Pid> = lists
-        .flat_map(|list| {
-            let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
-            numbers.filter_map(Pid::from_raw).collect::<Vec<Pid>>()
-        })
-        .collect();
-    listed.into_iter().filter(|pid| !known.contains(pid)).collect()
+    let Some(list) = &*CHILDREN else { return Vec::new() };
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(read_bytes @ 1..) = list.read_at(&mut piece, text.len() as u64) {
+        text.extend_from_slice(&piece[..read_bytes]);
+    }
+    let numbers = str::from_utf8(&text).unwrap_or_default().split_whitespace();
+    let pids = numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?));
+    pids.filter(|pid| !known.contains(pid)).collect()
 }
 
 /// Keeps those that run now and reaps those that ended. Returns the resources used by those that

@@ -4,7 +4,7 @@ mod case;
 mod output;
 mod stderr;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -21,7 +21,7 @@ use super::template::{filled, names};
 use super::{Comparison, Content, Entry, Output, printed, start};
 use crate::Error;
 use crate::model::Measured;
-use crate::runner::{Usage, children, start_bytes};
+use crate::runner::{Usage, children, lower_start, start_bytes};
 
 pub(super) use case::ContenderCase;
 use stderr::{copy_of, stderr_file, succeeded};
@@ -66,6 +66,10 @@ pub(super) struct Contender {
     dir: PathBuf,
     shared: Rc<Shared>,
     is_set_up: Cell<bool>,
+    /// Where the command's program was found in PATH: not looked for by each run.
+    program: RefCell<Option<PathBuf>>,
+    /// The file for the messages of the next run, if no program of the runs before has it open.
+    said: RefCell<Option<File>>,
     /// The runs so far, of the warm-up or, once the rounds have begun, of the rounds.
     runs: Cell<u32>,
 }
@@ -103,6 +107,8 @@ impl Contender {
             dir,
             shared,
             is_set_up: Cell::new(false),
+            program: RefCell::default(),
+            said: RefCell::default(),
             runs: Cell::new(0),
         })
     }
@@ -126,7 +132,14 @@ impl Contender {
         }
         let mut words = start::words(&self.command, |name| self.value_of(name)).ok()?;
         let program = words.swap_remove(0);
-        start::found(Path::new(&program)).is_none().then_some(program)
+        let found = start::found(Path::new(&program));
+        let is_missing = found.is_none();
+        // Each run searches where a hook may install another one, or the environment has its PATH.
+        let is_fixed = self.hooks.prepare.is_none()
+            && self.hooks.conclude.is_none()
+            && self.env.iter().all(|(name, _)| name != "PATH");
+        self.program.replace(found.filter(|_| is_fixed));
+        is_missing.then_some(program)
     }
 
     fn rules(&self) -> &Comparison {
@@ -147,9 +160,14 @@ impl Contender {
     }
 
     /// The process of a command or hook, in the contender's environment.
-    fn process(&self, command: &str, shell: Option<&[String]>) -> Result<Command, Error> {
+    fn process(
+        &self,
+        command: &str,
+        shell: Option<&[String]>,
+        path: Option<&Path>,
+    ) -> Result<Command, Error> {
         let value_of = |name: &str| self.value_of(name);
-        let mut process = start::process(command, shell, value_of)?;
+        let mut process = start::process(command, shell, path, value_of)?;
         process.envs(self.env.iter().map(|(name, value)| (name, filled(value, value_of))));
         Ok(process)
     }
@@ -164,8 +182,8 @@ impl Contender {
 
     fn side_process(&self, text: &str) -> Result<(Command, File), Error> {
         let shell = self.rules().shell.words_for([text]);
-        let mut command = self.process(text, shell.as_deref())?;
-        let said = stderr_file()?;
+        let mut command = self.process(text, shell.as_deref(), None)?;
+        let said = stderr_file(None)?;
         // Standard error goes to a file and not to a pipe, which a talkative command would fill.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy_of(&said)?);
         Ok((command, said))
@@ -228,7 +246,7 @@ impl Contender {
         counts: &mut Counts,
     ) -> Result<(Duration, Usage, ExitStatus), Error> {
         let shell = self.shared.shell.as_deref();
-        let mut command = self.process(&self.command, shell)?;
+        let mut command = self.process(&self.command, shell, self.program.borrow().as_deref())?;
         command.env(ITERATION, iteration);
         let said = self.wire(&mut command)?;
         let counting = Counting::begin(self.rules())?;
@@ -246,6 +264,8 @@ impl Contender {
         if !self.rules().ignored.has(status) {
             succeeded(status, &said).map_err(Error::refused)?;
         }
+        let is_alone = usage.left_running == 0 && children::are_strays_known();
+        self.said.replace(Some(said).filter(|_| is_alone));
         Ok((ended - begun, usage, status))
     }
 
@@ -259,9 +279,7 @@ impl Contender {
         let mut counts = Counting::none(self.rules());
         for _ in 0..self.rules().repeat() {
             self.freshen()?;
-            // From here on the peak of this process is what it has now (proc_pid_clear_refs(5));
-            // older kernels keep the old one.
-            let _ = std::fs::write("/proc/self/clear_refs", "5");
+            lower_start();
             let number = self.runs.replace(self.runs.get() + 1);
             let (time, usage, status) = self.once(&format!("{kind}{number}"), &mut counts)?;
             (wall, used) = (wall + time, used.and(usage));

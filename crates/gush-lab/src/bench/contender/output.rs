@@ -14,15 +14,15 @@ use crate::Error;
 impl Contender {
     /// Gives `command` its standard descriptors; answers the file that takes its messages.
     pub(super) fn wire(&self, command: &mut Command) -> Result<File, Error> {
-        let said = stderr_file()?;
+        let said = stderr_file(self.said.take())?;
         let input = self.shared.workplace.input.as_ref();
         match input.filter(|_| self.rules().is_input_piped) {
             Some(path) => command.stdin(opened(path)?),
-            None => command.stdin(Stdio::null()),
+            None => command.stdin(copy_of(&self.shared.null[0])?),
         };
         match self.output() {
             Output::Inherit => return Ok(said),
-            Output::Null => command.stdout(Stdio::null()),
+            Output::Null => command.stdout(copy_of(&self.shared.null[1])?),
             Output::Pipe => command.stdout(Stdio::piped()),
             Output::Check => command.stdout(made(&self.shared.workplace.printed())?),
             Output::File(path) => command.stdout(made(&path)?),

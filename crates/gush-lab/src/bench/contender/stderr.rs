@@ -11,8 +11,13 @@ use super::super::label::plain;
 use super::super::printed::tail;
 use crate::Error;
 
-/// A file without a name, in memory, for the messages of a process.
-pub(super) fn stderr_file() -> Result<File, Error> {
+/// A file without a name, in memory, for the messages of a process: the one `kept` after an earlier
+/// process, if that wrote none.
+pub(super) fn stderr_file(kept: Option<File>) -> Result<File, Error> {
+    let is_empty = |file: &File| rustix::fs::fstat(file).is_ok_and(|there| there.st_size == 0);
+    if let Some(file) = kept.filter(is_empty) {
+        return Ok(file);
+    }
     // In memory: no directory need be writable, and no file remains.
     let made: Result<OwnedFd, _> = rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC);
     made.map(File::from)
