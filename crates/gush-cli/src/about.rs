@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use gush_text::{Doing, in_brackets, os_text, quote};
 use rustix::io::Errno;
 
-use crate::talk::{Talker, remedy};
+use crate::console::{Console, remedy};
 use crate::{args, cat, completions, cp, manual, pv, serve_tree, tee, yes};
 
 #[derive(Parser)]
@@ -121,7 +121,7 @@ impl Optional {
     pub fn run(&self, words: Vec<OsString>) -> ExitCode {
         match &self.built {
             Some(built) => (built.run)(words),
-            None => Talker::new("gush").fail(why_left_out(self.feature)),
+            None => Console::new("gush").fail(why_left_out(self.feature)),
         }
     }
 }
@@ -133,9 +133,9 @@ pub fn why_left_out(feature: &str) -> String {
 
 /// Answers `gush help`, `--help`, `--version` and `generate`, and explains a wrong command.
 pub fn run(words: Vec<OsString>) -> ExitCode {
-    let talker = Talker::new("gush");
+    let console = Console::new("gush");
     if words.is_empty() {
-        talker.print(everything().render_help());
+        console.print(everything().render_help());
         return ExitCode::FAILURE;
     }
     let page: Gush = match args::parse(everything(), words.into_iter(), "gush") {
@@ -143,7 +143,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Err(status) => return status,
     };
     let Page::Generate(page) = page.page;
-    let talker = Talker::new(match page {
+    let console = Console::new(match page {
         Generate::Man { .. } => "gush generate man",
         Generate::Completions { .. } => "gush generate completions",
     });
@@ -161,7 +161,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
                 Err(error) => {
                     let remedy = in_brackets(remedy(&dir, Doing::Making, &error));
                     let (name, why) = (quote::if_needed(&dir), os_text(&error));
-                    talker
+                    console
                         .say(format_args!("{name}: cannot write the manual pages: {why}{remedy}"));
                     ExitCode::FAILURE
                 }
@@ -173,7 +173,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         }
         Generate::Completions { shell } => completions::script(shell, everything(), "gush"),
     };
-    talker.page(text.as_bytes())
+    console.page(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod about;
 mod args;
 mod cat;
 mod completions;
+mod console;
 mod cp;
 mod files;
 mod json;
@@ -24,7 +25,6 @@ mod manual;
 mod method;
 mod pv;
 mod serve_tree;
-mod talk;
 mod tee;
 mod yes;
 

@@ -12,7 +12,7 @@ use clap::{Command, CommandFactory, Parser};
 use gush_text::os_text;
 
 use crate::args;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// Receive a tree from `gush cp SOURCE HOST:DEST`, or send one to `gush cp HOST:SOURCE DEST`
 ///
@@ -33,20 +33,20 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     if let Err(status) = parsed {
         return status;
     }
-    let talker = Talker::new("gush serve-tree").ending_unread(gush_tree::remove_temporaries);
+    let console = Console::new("gush serve-tree").ending_unread(gush_tree::remove_temporaries);
     // A terminal, or /dev/null: the other side has a pipe or a socket.
     let input = std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let kind = input.and_then(|input| input.metadata()).map(|found| found.file_type());
     if kind.is_ok_and(|kind| kind.is_char_device()) || std::io::stdout().is_terminal() {
-        return talker.fail("not to be run by hand: `gush cp SOURCE HOST:DEST` starts it");
+        return console.fail("not to be run by hand: `gush cp SOURCE HOST:DEST` starts it");
     }
     gush_process::ignore_sigpipe();
-    if let Err(status) = talker.outlives_file_size_limit() {
+    if let Err(status) = console.outlives_file_size_limit() {
         return status;
     }
     if let Err(errno) = gush_process::on_termination(gush_tree::remove_temporaries) {
         let why = gush_text::errno_text(errno);
-        return talker.fail(format_args!("cannot watch for signals: {why}"));
+        return console.fail(format_args!("cannot watch for signals: {why}"));
     }
     gush_process::raise_descriptor_limit();
     let streams = (
@@ -63,7 +63,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             gush_wire::serve(File::from(input), File::from(output))
         }
         (Err(error), _) | (_, Err(error)) => {
-            return talker
+            return console
                 .fail(format_args!("cannot use the standard streams: {}", os_text(&error)));
         }
     };
@@ -75,7 +75,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             let status = match error {
                 // The other side shows it, on the terminal where this would be shown, too.
                 error if error.is_known_there() => ExitCode::FAILURE,
-                error => talker.fail(error),
+                error => console.fail(error),
             };
             gush_tree::remove_temporaries();
             status

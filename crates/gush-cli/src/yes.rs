@@ -9,7 +9,7 @@ use gush::{Errno, Repeat};
 use gush_text::{errno_text, noted, os_text};
 
 use crate::args;
-use crate::talk::{Talker, die_if_nobody_reads};
+use crate::console::{Console, die_if_nobody_reads};
 
 /// Repeatedly output a line with all specified STRING(s), or 'y'
 #[derive(Debug, Parser)]
@@ -51,16 +51,16 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         Ok(options) => options,
         Err(status) => return status,
     };
-    let talker = Talker::new(as_name);
-    if let Err(status) = talker.outlives_file_size_limit() {
+    let console = Console::new(as_name);
+    if let Err(status) = console.outlives_file_size_limit() {
         return status;
     }
     if gush_process::was_closed(1) {
-        return talker.fail(format_args!("standard output: {}", errno_text(Errno::BADF)));
+        return console.fail(format_args!("standard output: {}", errno_text(Errno::BADF)));
     }
     let line = line(&options.strings);
     let mut repeat = Repeat::new(&line);
-    let say = |line: &str| talker.say(line);
+    let say = |line: &str| console.say(line);
     if options.explain {
         repeat = repeat.explained_to(&say);
     }
@@ -71,7 +71,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             error.io_error().into_iter().for_each(die_if_nobody_reads);
             let cause = error.io_error().map(os_text).unwrap_or_else(|| error.to_string());
             let note = noted(&format!("after {} bytes", error.delivered_bytes()), error.hint());
-            talker.fail(format_args!("standard output: {cause}{note}"))
+            console.fail(format_args!("standard output: {cause}{note}"))
         }
     }
 }

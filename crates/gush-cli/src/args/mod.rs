@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, FromArgMatches};
 
-use crate::talk::Talker;
+use crate::console::Console;
 
 pub mod getopt;
 mod wrong;
@@ -52,13 +52,13 @@ fn read<T: FromArgMatches>(
     words: impl Iterator<Item = OsString>,
     as_name: &str,
 ) -> Result<T, ExitCode> {
-    let talker = Talker::new(as_name);
+    let console = Console::new(as_name);
     let mut command = prepared(command, as_name);
     let words: Vec<OsString> = if command.has_subcommands() {
         words.collect()
     } else {
         command.build();
-        spell_out(&command, reading, words).map_err(|wrong| misuse(&talker, wrong, as_name))?
+        spell_out(&command, reading, words).map_err(|wrong| misuse(&console, wrong, as_name))?
     };
     // A part may have parts itself: `gush generate man`.
     let (mut part, mut as_name) = (&command, as_name.to_owned());
@@ -73,19 +73,19 @@ fn read<T: FromArgMatches>(
         .collect();
     let shown = part.get_arguments().filter(|arg| !arg.is_hide_set());
     let options: Vec<String> = shown.filter_map(Arg::get_long).map(str::to_owned).collect();
-    let talker = Talker::new(&as_name);
+    let console = Console::new(&as_name);
     let matches = command.try_get_matches_from_mut(words);
     // Freed with the process: dropping its thousand pieces takes a thirtieth of the start.
     mem::forget(command);
     matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            talker.page(error.render().to_string().as_bytes())
+            console.page(error.render().to_string().as_bytes())
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             let wrong = format!("a command is missing: {}", parts.join(", "));
-            misuse(&talker, wrong, &as_name)
+            misuse(&console, wrong, &as_name)
         }
-        _ => misuse(&talker, wrong::sentence(&error, &parts, &options), &as_name),
+        _ => misuse(&console, wrong::sentence(&error, &parts, &options), &as_name),
     })
 }
 
@@ -108,9 +108,9 @@ pub fn page(command: Command, name: &str, as_name: &str) -> ExitCode {
 }
 
 /// Writes the message `wrong` and a hint at `--help`; returns the exit status for failure.
-pub fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {
-    talker.say(wrong);
-    talker.print(format_args!("Try '{as_name} --help' for more information.\n"));
+pub fn misuse(console: &Console, wrong: impl Display, as_name: &str) -> ExitCode {
+    console.say(wrong);
+    console.print(format_args!("Try '{as_name} --help' for more information.\n"));
     ExitCode::FAILURE
 }
 

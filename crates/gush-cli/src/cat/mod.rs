@@ -17,8 +17,8 @@ use rustix::fs::{OFlags, Stat, fcntl_getfl, fstat};
 use rustix::io::Errno;
 
 use crate::args;
+use crate::console::{Console, die_if_nobody_reads, remedy};
 use crate::files::close_twin;
-use crate::talk::{Talker, die_if_nobody_reads, remedy};
 use options::CatArgs;
 use show::{Moved, Show, Trouble};
 use source::Source;
@@ -36,8 +36,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     };
     // Writing without a reader then fails with EPIPE, and only if there are bytes.
     gush_process::ignore_sigpipe();
-    let talker = Talker::new(as_name).ending_unread(|| {});
-    if let Err(status) = talker.outlives_file_size_limit() {
+    let console = Console::new(as_name).ending_unread(|| {});
+    if let Err(status) = console.outlives_file_size_limit() {
         return status;
     }
     let target = rustix::stdio::stdout();
@@ -45,13 +45,13 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let stat = if gush_process::was_closed(1) { Err(Errno::BADF) } else { fstat(target) };
     let target_stat = match stat {
         Ok(stat) => stat,
-        Err(errno) => return talker.fail(format_args!("standard output: {}", errno_text(errno))),
+        Err(errno) => return console.fail(format_args!("standard output: {}", errno_text(errno))),
     };
     let mut show = match Show::new(&options, target) {
         Ok(show) => show,
-        Err(why) => return talker.fail(why),
+        Err(why) => return console.fail(why),
     };
-    let cat = Cat { options: &options, talker: &talker, target_stat };
+    let cat = Cat { options: &options, console: &console, target_stat };
     let mut status = ExitCode::SUCCESS;
     for name in options.files() {
         match cat.one(name, &mut show) {
@@ -66,7 +66,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
     match show.finish().and_then(|()| close_twin(target)).inspect_err(die_if_nobody_reads) {
         Ok(()) => status,
-        Err(error) => talker.fail_output(&error),
+        Err(error) => console.fail_output(&error),
     }
 }
 
@@ -84,7 +84,7 @@ enum Failure {
 
 struct Cat<'a> {
     options: &'a CatArgs,
-    talker: &'a Talker,
+    console: &'a Console,
     target_stat: Stat,
 }
 
@@ -94,7 +94,7 @@ impl Cat<'_> {
         if let Err(Trouble::Target { error, .. }) = &outcome {
             die_if_nobody_reads(error);
         }
-        report::print(self.options, name, &outcome, self.talker);
+        report::print(self.options, name, &outcome, self.console);
         outcome.map(|_| ()).map_err(|trouble| self.report(name, trouble))
     }
 
@@ -111,20 +111,20 @@ impl Cat<'_> {
     }
 
     fn report(&self, name: &OsStr, trouble: Trouble) -> Failure {
-        let talker = self.talker;
+        let console = self.console;
         let shown = quote::if_needed(name.as_ref());
         match trouble {
             Trouble::Unopened(error) => {
                 let remedy = remedy(name.as_ref(), Doing::Other, &error);
-                talker.say_unopened(name, &error, remedy);
+                console.say_unopened(name, &error, remedy);
             }
             // GNU cat does not distinguish open and read errors.
             Trouble::Source { what, error, hint } => {
-                talker.say(format_args!("{shown}: {}{}", os_text(&error), noted(&what, hint)));
+                console.say(format_args!("{shown}: {}{}", os_text(&error), noted(&what, hint)));
             }
-            Trouble::Refused(why) => talker.say(format_args!("{shown}: {why}")),
+            Trouble::Refused(why) => console.say(format_args!("{shown}: {why}")),
             Trouble::IsOutput => {
-                talker.say(format_args!("{shown}: {IS_OUTPUT}"));
+                console.say(format_args!("{shown}: {IS_OUTPUT}"));
                 let flags = fcntl_getfl(rustix::stdio::stdout());
                 if !flags.is_ok_and(|flags| flags.contains(OFlags::APPEND)) {
                     return Failure::Overwriting;
@@ -136,7 +136,7 @@ impl Cat<'_> {
                     _ => format!("; {lost_bytes} more were read but not delivered"),
                 };
                 let note = noted(&format!("after {delivered_bytes} bytes of {shown}{lost}"), hint);
-                talker.say(format_args!("write error: {}{note}", os_text(&error)));
+                console.say(format_args!("write error: {}{note}", os_text(&error)));
                 return Failure::Output;
             }
         }

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::options::CatArgs;
 use super::show::{Moved, Trouble};
+use crate::console::Console;
 use crate::json::{Methods, bytes_if_odd};
-use crate::talk::Talker;
 
 /// Reports the operand `name` as `options` request.
-pub fn print(options: &CatArgs, name: &OsStr, outcome: &Result<Moved, Trouble>, talker: &Talker) {
+pub fn print(options: &CatArgs, name: &OsStr, outcome: &Result<Moved, Trouble>, console: &Console) {
     if let (true, Ok(shown)) = (options.explain, outcome) {
-        talker.say_lines(name, explained(shown));
+        console.say_lines(name, explained(shown));
     }
     if options.json {
-        talker.print(format_args!("{}\n", record(name, outcome)));
+        console.print(format_args!("{}\n", record(name, outcome)));
     }
 }
 

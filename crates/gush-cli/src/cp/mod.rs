@@ -17,7 +17,7 @@ use gush_tree::{
 use rustix::fs::FileType;
 
 use crate::args;
-use crate::talk::{Talker, die_if_nobody_reads};
+use crate::console::{Console, die_if_nobody_reads};
 
 mod attributes;
 mod choice;
@@ -38,20 +38,20 @@ pub use settings::When;
 /// Runs `cp` with the arguments `words`. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     // Leave no temporary files, even on EPIPE on standard error.
-    let talker = Talker::new(as_name).ending_unread(gush_tree::remove_temporaries);
+    let console = Console::new(as_name).ending_unread(gush_tree::remove_temporaries);
     let words: Words = match args::parse_as_gnu(command(as_name), command::GNU, words, as_name) {
         Ok(words) => words,
         Err(status) => return status,
     };
     let misuse = |text: String| {
-        talker.say(text);
-        talker.print(format_args!("Try '{as_name} --help' for more information.\n"));
+        console.say(text);
+        console.print(format_args!("Try '{as_name} --help' for more information.\n"));
         ExitCode::FAILURE
     };
     // A FIFO without a reader then fails with EPIPE, and only if there are bytes to write.
     gush_process::ignore_sigpipe();
     // EFBIG at the limit on file sizes (ulimit -f) is reported, and leaves no temporary file.
-    if let Err(status) = talker.outlives_file_size_limit() {
+    if let Err(status) = console.outlives_file_size_limit() {
         return status;
     }
     let mut settings = match Settings::read(&words) {
@@ -59,13 +59,13 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         Err(text) => return misuse(text),
     };
     for warning in &settings.warnings {
-        talker.say(warning);
+        console.say(warning);
     }
     // Called by the name of GNU cp, it has local files alone.
     if as_name != "cp" {
         match remote::RemoteCopy::read(&words, &settings) {
             Ok(None) => {}
-            Ok(Some(copy)) => return remote::run(&settings, &copy, as_name, &talker),
+            Ok(Some(copy)) => return remote::run(&settings, &copy, as_name, &console),
             Err(text) => return misuse(text),
         }
     }
@@ -85,7 +85,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let destination = match destination {
         Ok(destination) => destination,
         Err(NamingError::Usage(text)) => return misuse(text),
-        Err(NamingError::Target(error)) => return talker.fail(error),
+        Err(NamingError::Target(error)) => return console.fail(error),
     };
     if let Some(target) = mixed_with_records(&settings, &destination) {
         return misuse(format!(
@@ -96,16 +96,16 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     // A copy without anything to clean up dies of a signal by default, as GNU cp does.
     let shard = settings.options.shard;
     if (settings.options.makes_temporaries() || settings.naming.parents || shard.is_some())
-        && let Err(errno) = gush_process::on_termination(clean_up(shard, talker.clone()))
+        && let Err(errno) = gush_process::on_termination(clean_up(shard, console.clone()))
     {
         let why = errno_text(errno);
-        return talker.fail(format_args!("cannot watch for signals: {why}"));
+        return console.fail(format_args!("cannot watch for signals: {why}"));
     }
     if settings.options.recursive {
         // A deep tree needs up to two descriptors per level.
         gush_process::raise_descriptor_limit();
     }
-    let mut reporter = Reporter::new(as_name, &talker, &settings);
+    let mut reporter = Reporter::new(as_name, &console, &settings);
     // A rank copies only a part, so the total would mislead.
     if settings.options.recursive && settings.options.shard.is_none() && reporter.shows_progress() {
         let name = |operand: &PathBuf| source_name(&settings, operand).to_path_buf();
@@ -127,11 +127,11 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
 
 /// Cleans up at a signal. A rank also reports how to continue, since all ranks have to be
 /// restarted.
-fn clean_up(shard: Option<Shard>, talker: Talker) -> impl FnOnce() + Send + 'static {
+fn clean_up(shard: Option<Shard>, console: Console) -> impl FnOnce() + Send + 'static {
     move || {
         gush_tree::remove_temporaries();
         if let Some(shard) = shard {
-            talker.say_at_once(shard::interrupted(shard));
+            console.say_at_once(shard::interrupted(shard));
         }
     }
 }

@@ -16,7 +16,7 @@ use gush_tree::{Census, TreeCounts};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::settings::When;
-use crate::talk::{self, Talker};
+use crate::console::{self, Console};
 
 /// A shorter copy needs no bar.
 pub const SHOWN_AFTER: Duration = Duration::from_millis(500);
@@ -147,7 +147,7 @@ impl Sums {
 enum Kind {
     Nothing,
     Bar(Option<ProgressBar>),
-    Lines { talker: Talker, last: Option<Instant> },
+    Lines { console: Console, last: Option<Instant> },
 }
 
 impl Kind {
@@ -157,11 +157,11 @@ impl Kind {
 }
 
 impl Display {
-    pub fn new(when: When, talker: &Talker) -> Self {
+    pub fn new(when: When, console: &Console) -> Self {
         let on_terminal = when != When::Never && stderr().is_terminal();
         let kind = match when {
             _ if on_terminal => Kind::Bar(None),
-            When::Always => Kind::Lines { talker: talker.clone(), last: None },
+            When::Always => Kind::Lines { console: console.clone(), last: None },
             When::Auto | When::Never => Kind::Nothing,
         };
         Self { kind, source: PathBuf::new(), sums: None, census: None }
@@ -235,10 +235,10 @@ impl Display {
                     bar.finish_and_clear();
                 }
             }
-            Kind::Lines { talker, .. } => {
+            Kind::Lines { console, .. } => {
                 if let Some(bytes) = done_bytes.map(rounded_bytes) {
                     let name = quote::if_needed(&self.source);
-                    talker.say(format_args!("{name}: {bytes} of {bytes}, 100%"));
+                    console.say(format_args!("{name}: {bytes} of {bytes}, 100%"));
                 }
             }
         }
@@ -256,8 +256,8 @@ impl Display {
     /// Ends the display.
     pub fn finish(&mut self) {
         self.clear();
-        if let (Kind::Lines { talker, .. }, Some(sums)) = (&self.kind, &self.sums) {
-            talker.say(sums.text("done", None));
+        if let (Kind::Lines { console, .. }, Some(sums)) = (&self.kind, &self.sums) {
+            console.say(sums.text("done", None));
         }
     }
 
@@ -289,9 +289,9 @@ impl Display {
                     ProgressBar::no_length()
                         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
                 });
-                bar.set_message(gush_text::shortened(&text, talk::columns()));
+                bar.set_message(gush_text::shortened(&text, console::columns()));
             }
-            Kind::Lines { talker, .. } => talker.say(text),
+            Kind::Lines { console, .. } => console.say(text),
         }
     }
 
@@ -317,10 +317,10 @@ impl Display {
                 bar.set_position(progress.bytes);
             }
             Kind::Bar(_) => {}
-            Kind::Lines { talker, last } => {
+            Kind::Lines { console, last } => {
                 if last.map_or(progress.elapsed, |last| last.elapsed()) >= LINE_EVERY {
                     *last = Some(Instant::now());
-                    talker.say(line(&name, progress));
+                    console.say(line(&name, progress));
                 }
             }
         }
@@ -333,7 +333,7 @@ const FIGURES_COLUMNS: usize = 49;
 const BAR_COLUMNS: usize = 12;
 
 fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
-    let columns = talk::columns();
+    let columns = console::columns();
     // On a narrow terminal the name keeps a third, and figures are left out.
     let name_columns = columns.saturating_sub(FIGURES_COLUMNS).max(columns / 3);
     let name = gush_text::shortened(name, name_columns);

@@ -17,7 +17,7 @@ use super::command::Words;
 use super::say::Reporter;
 use super::settings::Settings;
 use super::{count_ahead, source_name};
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// The options that such a copy serves. Any other is refused, never ignored.
 const SERVED: &[&str] = &[
@@ -341,32 +341,32 @@ impl RemoteCopy {
 ///
 /// # Errors
 /// The exit status for failure, after the message is written.
-fn prepare_to_receive(settings: &Settings, talker: &Talker) -> Result<(), ExitCode> {
+fn prepare_to_receive(settings: &Settings, console: &Console) -> Result<(), ExitCode> {
     match settings.naming.destination(&mut settings.operands.clone()) {
         Ok(Destination::File { path, .. })
             if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) =>
         {
             let shown = quote::always(&path);
-            return Err(talker.fail(format_args!(
+            return Err(console.fail(format_args!(
                 "{shown} is a special file, which a copy from another machine does not write to"
             )));
         }
         Ok(_) => {}
-        Err(NamingError::Usage(text)) => return Err(talker.fail(text)),
-        Err(NamingError::Target(error)) => return Err(talker.fail(error)),
+        Err(NamingError::Usage(text)) => return Err(console.fail(text)),
+        Err(NamingError::Target(error)) => return Err(console.fail(error)),
     }
     gush_process::on_termination(gush_tree::remove_temporaries).map_err(|errno| {
-        talker.fail(format_args!("cannot watch for signals: {}", errno_text(errno)))
+        console.fail(format_args!("cannot watch for signals: {}", errno_text(errno)))
     })?;
     gush_process::raise_descriptor_limit();
     Ok(())
 }
 
 /// Copies to the other machine, or from it.
-pub fn run(settings: &Settings, copy: &RemoteCopy, as_name: &str, talker: &Talker) -> ExitCode {
+pub fn run(settings: &Settings, copy: &RemoteCopy, as_name: &str, console: &Console) -> ExitCode {
     let sides = &copy.sides;
     if sides.is_pull
-        && let Err(status) = prepare_to_receive(settings, talker)
+        && let Err(status) = prepare_to_receive(settings, console)
     {
         return status;
     }
@@ -379,12 +379,12 @@ pub fn run(settings: &Settings, copy: &RemoteCopy, as_name: &str, talker: &Talke
         compresses: copy.compresses,
     };
     if settings.options.resume && !settings.options.preserve.times {
-        talker.say(
+        console.say(
             "warning: without -p or -a the copies get other times than the sources, by which --resume \
              finds what is complete: all files are sent again",
         );
     }
-    let mut reporter = Reporter::new(as_name, talker, settings);
+    let mut reporter = Reporter::new(as_name, console, settings);
     reporter.sum_up();
     if !sides.is_pull && reporter.shows_progress() {
         reporter.expect(count_ahead(&settings.options, sides.sources.clone()));
@@ -439,10 +439,12 @@ pub fn run(settings: &Settings, copy: &RemoteCopy, as_name: &str, talker: &Talke
             let hints: Vec<_> = remedy.into_iter().chain(hint).collect();
             let hint = in_brackets((!hints.is_empty()).then(|| hints.join("; ")).as_deref());
             match error {
-                Error::Local(_) | Error::Start { .. } => talker.fail(format_args!("{error}{hint}")),
+                Error::Local(_) | Error::Start { .. } => {
+                    console.fail(format_args!("{error}{hint}"))
+                }
                 error => {
                     let host = sides.other.host.to_string_lossy();
-                    talker.fail(format_args!("{host}: {error}{hint}"))
+                    console.fail(format_args!("{host}: {error}{hint}"))
                 }
             }
         }

@@ -18,12 +18,12 @@ use super::json::{Record, Removed, Warnings};
 use super::progress;
 use super::settings::{Messages, Settings};
 use super::shard;
-use crate::talk::{DENIED, Talker, write_out};
+use crate::console::{Console, DENIED, write_out};
 
 /// Reports the copies.
 #[derive(Debug)]
 pub struct Reporter<'a> {
-    talker: &'a Talker,
+    console: &'a Console,
     messages: &'a Messages,
     options: &'a CopyOptions,
     asks_as: String,
@@ -42,14 +42,14 @@ pub struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    pub fn new(as_name: &str, talker: &'a Talker, settings: &'a Settings) -> Self {
+    pub fn new(as_name: &str, console: &'a Console, settings: &'a Settings) -> Self {
         let Settings { messages, options, .. } = settings;
         Self {
             options,
             asks_as: as_name.replace(' ', ": "),
-            talker,
+            console,
             messages,
-            display: progress::Display::new(messages.progress, talker),
+            display: progress::Display::new(messages.progress, console),
             warnings: Warnings::default(),
             failures: Vec::new(),
             copied: (0, 0),
@@ -154,16 +154,16 @@ impl<'a> Reporter<'a> {
         self.display.finish();
         if !self.failures.is_empty() {
             let failures = plural(self.failures.len(), "failure");
-            self.talker.say(format_args!("{failures} in all:"));
-            self.failures.iter().for_each(|failure| self.talker.say(failure));
+            self.console.say(format_args!("{failures} in all:"));
+            self.failures.iter().for_each(|failure| self.console.say(failure));
         }
         !self.out_failed
     }
 
     /// Removes the display for messages on standard error.
-    fn clear_display(&mut self) -> &'a Talker {
+    fn clear_display(&mut self) -> &'a Console {
         self.display.clear();
-        self.talker
+        self.console
     }
 
     fn failed(&mut self, error: &Error) {
@@ -180,7 +180,7 @@ impl<'a> Reporter<'a> {
         let Some(errno) = error.io_error().and_then(Errno::from_io_error) else { return text };
         let is_denied = errno == Errno::ACCESS && error.hint().is_none();
         let remedy = match hint_for(Side::Target, errno) {
-            None if is_denied && !self.talker.is_gnu_name() => DENIED,
+            None if is_denied && !self.console.is_gnu_name() => DENIED,
             Some(remedy) if error.hint().is_some_and(|hint| hint.ends_with(remedy)) => remedy,
             _ => return text,
         };
@@ -202,9 +202,9 @@ impl<'a> Reporter<'a> {
         }
         if self.messages.explain {
             let notes = unused_threads(self.options, report).into_iter().chain(verification(done));
-            let talker = self.clear_display();
-            talker.say_lines(source, report.explain());
-            notes.for_each(|note| talker.say_lines(source, note));
+            let console = self.clear_display();
+            console.say_lines(source, report.explain());
+            notes.for_each(|note| console.say_lines(source, note));
         }
     }
 

@@ -14,7 +14,7 @@ use super::history::NO_INTERVAL;
 use super::run::percent;
 use super::screen::Screen;
 use super::session::open_to_read;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// Say case by case whether the second run is faster or slower than the first
 #[derive(Debug, Parser)]
@@ -44,12 +44,12 @@ pub struct CompareArgs {
 }
 
 pub fn run(options: &CompareArgs) -> ExitCode {
-    let talker = Talker::new("gush lab compare");
-    let comparison = match compared(&talker, options) {
+    let console = Console::new("gush lab compare");
+    let comparison = match compared(&console, options) {
         Ok(comparison) => comparison,
-        Err(error) => return talker.fail(error),
+        Err(error) => return console.fail(error),
     };
-    let mut screen = Screen::new(talker.clone(), 0);
+    let mut screen = Screen::new(console.clone(), 0);
     if options.json {
         screen.print(&serde_json::to_string_pretty(&comparison).unwrap_or_default());
     } else {
@@ -59,7 +59,7 @@ pub fn run(options: &CompareArgs) -> ExitCode {
         Err(status) => status,
         Ok(()) if comparison.cases.is_empty() => {
             let [first, second] = &comparison.runs;
-            talker.fail(format_args!(
+            console.fail(format_args!(
                 "{first} and {second} have no case in common that measured the same: name two runs \
                  of the same suite (gush lab history lists them)"
             ))
@@ -68,8 +68,8 @@ pub fn run(options: &CompareArgs) -> ExitCode {
     }
 }
 
-fn compared(talker: &Talker, options: &CompareArgs) -> Result<Comparison, StoreError> {
-    let store = open_to_read(talker, options.db.as_ref())?;
+fn compared(console: &Console, options: &CompareArgs) -> Result<Comparison, StoreError> {
+    let store = open_to_read(console, options.db.as_ref())?;
     let run = |word: &str| store.run(&store.find(word)?);
     Ok(compare::runs(&run(&options.first)?, &run(&options.second)?, options.margin))
 }

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use super::screen::Screen;
 use super::session::{self, Keep};
 use super::suites::this_program;
+use crate::console::Console;
 use crate::files::takes_text_in_its_directory;
-use crate::talk::Talker;
 
 /// The functions named about a subject, and the levels of a call path: a screen of text.
 const FUNCTIONS: usize = 4;
@@ -85,12 +85,12 @@ const CALL_PATH: &str = "The kernel's call path as sampled, with parts of the ti
 
 /// Runs `lab explain`.
 pub fn run(options: &ExplainArgs) -> ExitCode {
-    let talker = Talker::new("gush lab explain");
-    options.act(&talker).unwrap_or_else(|error| talker.fail(error))
+    let console = Console::new("gush lab explain");
+    options.act(&console).unwrap_or_else(|error| console.fail(error))
 }
 
 impl ExplainArgs {
-    fn act(&self, talker: &Talker) -> Result<ExitCode, Error> {
+    fn act(&self, console: &Console) -> Result<ExitCode, Error> {
         for path in self.flame.iter().chain(&self.report) {
             // Before the recording, which takes its time.
             takes_text_in_its_directory(path).map_err(Error::refused)?;
@@ -106,13 +106,13 @@ impl ExplainArgs {
         // perf ends in order at an interrupt, and its half recording would look whole; or it is
         // killed, and would be said to have failed.
         if interrupt::requested() {
-            talker.say("interrupted");
+            console.say("interrupted");
             return Ok(session::interrupted_status());
         }
         let recording = recording?;
         let stacks = Stacks::of_script(&recording.script)?;
         if !stacks.sees_kernel() {
-            talker.say(
+            console.say(
                 "the kernel's functions have no names here: root, or kernel.kptr_restrict=0, shows them",
             );
         }
@@ -129,8 +129,8 @@ impl ExplainArgs {
         if let Some(tree) = path.clone() {
             run.attachments.push(self.attachment(CALL_PATH, "text/plain", tree));
         }
-        let status = self.keep(talker, run)?;
-        let mut screen = Screen::new(talker.clone(), 1);
+        let status = self.keep(console, run)?;
+        let mut screen = Screen::new(console.clone(), 1);
         let account = match self.json {
             true => self.record(&stacks, speed, path).to_string(),
             false => self.text(&stacks, speed, path),
@@ -151,7 +151,7 @@ impl ExplainArgs {
 
     /// Puts the account of the case into the store, and into a report if requested. A failure of
     /// the store is one of the command only where the user named the store.
-    fn keep(&self, talker: &Talker, mut run: Run) -> Result<ExitCode, Error> {
+    fn keep(&self, console: &Console, mut run: Run) -> Result<ExitCode, Error> {
         // A page about this run must not show the slower figures as measured ones.
         run.samples.clear();
         run.command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -160,17 +160,17 @@ impl ExplainArgs {
         }
         let mut status = ExitCode::SUCCESS;
         if !self.keep.no_store {
-            let stored = session::open(talker, self.keep.db.as_ref())
+            let stored = session::open(console, self.keep.db.as_ref())
                 .and_then(|mut store| store.insert(&run).map(|_| store));
             match stored {
-                Ok(store) => talker.say(format_args!(
+                Ok(store) => console.say(format_args!(
                     "stored as {} in {}: gush lab report {} makes a page",
                     run.id,
                     quote::if_needed(store.path()),
                     run.id
                 )),
                 Err(error) => {
-                    talker.say(format_args!("this is not stored: {error}"));
+                    console.say(format_args!("this is not stored: {error}"));
                     if self.keep.db.is_some() {
                         status = ExitCode::FAILURE;
                     }

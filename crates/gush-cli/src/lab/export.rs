@@ -9,7 +9,7 @@ use gush_lab::{csv, transfer};
 
 use super::screen;
 use super::session::open_to_read;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// Print stored runs, with every raw sample, as JSON or comma-separated values
 #[derive(Debug, Parser)]
@@ -36,11 +36,11 @@ pub struct ExportArgs {
 }
 
 pub fn run(options: &ExportArgs) -> ExitCode {
-    let talker = Talker::new("gush lab export");
-    let runs = open_to_read(&talker, options.db.as_ref())
+    let console = Console::new("gush lab export");
+    let runs = open_to_read(&console, options.db.as_ref())
         .and_then(|store| store.runs_called(&options.runs));
     let text = if options.csv { rows } else { transfer::json };
-    screen::print(&talker, runs.map(|runs| text(&runs)))
+    screen::print(&console, runs.map(|runs| text(&runs)))
 }
 
 fn rows(runs: &[Run]) -> String {

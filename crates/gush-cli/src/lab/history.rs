@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::screen;
 use super::session::open_to_read;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// List the stored runs, or the figures of one, with their intervals
 #[derive(Debug, Parser)]
@@ -30,12 +30,12 @@ pub struct HistoryArgs {
 }
 
 pub fn run(options: &HistoryArgs) -> ExitCode {
-    let talker = Talker::new("gush lab history");
-    screen::print(&talker, text(&talker, options))
+    let console = Console::new("gush lab history");
+    screen::print(&console, text(&console, options))
 }
 
-fn text(talker: &Talker, options: &HistoryArgs) -> Result<String, StoreError> {
-    let store = open_to_read(talker, options.db.as_ref())?;
+fn text(console: &Console, options: &HistoryArgs) -> Result<String, StoreError> {
+    let store = open_to_read(console, options.db.as_ref())?;
     let Some(word) = &options.run else {
         let runs = store.runs()?;
         let listed = || runs.iter().map(listed).collect::<Vec<_>>();

@@ -10,7 +10,7 @@ use gush_lab::transfer;
 use gush_text::quote;
 
 use super::session;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// Take the runs of an export, so that machines can be compared; runs already present stay
 /// untouched
@@ -26,21 +26,21 @@ pub struct ImportArgs {
 }
 
 pub fn run(options: &ImportArgs) -> ExitCode {
-    let talker = Talker::new("gush lab import");
-    let mut store = match session::open(&talker, options.db.as_ref()) {
+    let console = Console::new("gush lab import");
+    let mut store = match session::open(&console, options.db.as_ref()) {
         Ok(store) => store,
-        Err(error) => return talker.fail(error),
+        Err(error) => return console.fail(error),
     };
     let mut status = ExitCode::SUCCESS;
     for file in &options.files {
-        match take(file, &mut store, &talker) {
-            Ok(Taken { new, known }) => talker.say(format_args!(
+        match take(file, &mut store, &console) {
+            Ok(Taken { new, known }) => console.say(format_args!(
                 "{}: {new} new runs, {known} already present",
                 quote::if_needed(file)
             )),
             Err(error) => {
                 // The other files are taken all the same.
-                status = talker.fail(format_args!("{}: {error}", quote::if_needed(file)));
+                status = console.fail(format_args!("{}: {error}", quote::if_needed(file)));
             }
         }
     }
@@ -55,7 +55,7 @@ struct Taken {
 fn take(
     file: &Path,
     store: &mut Store,
-    talker: &Talker,
+    console: &Console,
 ) -> Result<Taken, Box<dyn std::error::Error>> {
     let runs = if file == Path::new("-") {
         transfer::parse_from(io::stdin().lock())?
@@ -66,7 +66,7 @@ fn take(
     for run in &runs {
         let is_new = store.insert(run).inspect_err(|_| {
             if taken.new > 0 {
-                talker.say(format_args!("{} earlier runs were taken", taken.new));
+                console.say(format_args!("{} earlier runs were taken", taken.new));
             }
         })?;
         if is_new {

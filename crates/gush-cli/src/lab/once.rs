@@ -10,7 +10,7 @@ use gush_lab::suite::{self, Asked, SUITES};
 use gush_lab::{Error, count, once};
 
 use super::suites::this_program;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// The command, with a subcommand for each suite that measures in a separate process.
 pub fn command() -> Command {
@@ -43,12 +43,12 @@ pub fn command() -> Command {
 
 /// Makes the measurement that `matches` name.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    let talker = Talker::new("gush lab once");
+    let console = Console::new("gush lab once");
     let print = |measured: Measured| {
         let line = serde_json::to_string(&measured).expect("its keys are strings");
-        talker.page(format!("{line}\n").as_bytes())
+        console.page(format!("{line}\n").as_bytes())
     };
-    measure(matches).map_or_else(|error| talker.fail(error), print)
+    measure(matches).map_or_else(|error| console.fail(error), print)
 }
 
 fn measure(matches: &ArgMatches) -> Result<Measured, Error> {

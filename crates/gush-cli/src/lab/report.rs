@@ -13,8 +13,8 @@ use gush_text::{os_text, quote};
 
 use super::screen;
 use super::session::open_to_read;
+use crate::console::Console;
 use crate::files::takes_text_in_its_directory;
-use crate::talk::Talker;
 
 /// Write one HTML page that shows runs: figures with the published ones, history, machines
 #[derive(Debug, Parser)]
@@ -37,11 +37,11 @@ pub struct ReportArgs {
 }
 
 pub fn run(options: &ReportArgs) -> ExitCode {
-    let talker = Talker::new("gush lab report");
+    let console = Console::new("gush lab report");
     if let Some(path) = options.report.as_deref().filter(|path| *path != Path::new("-"))
         && let Err(why) = takes_text_in_its_directory(path)
     {
-        return talker.fail(why);
+        return console.fail(why);
     }
     let place = || options.report.clone().map_or_else(default_path, Ok);
     let write = |(runs, path): (Vec<Run>, PathBuf)| {
@@ -51,12 +51,12 @@ pub fn run(options: &ReportArgs) -> ExitCode {
         report::write(&runs, &path).map_err(|error| error.to_string())?;
         Ok(quote::if_needed(&path).to_string())
     };
-    let chosen = runs(&talker, options).and_then(|runs| Ok((runs, place()?)));
-    screen::print(&talker, chosen.and_then(write))
+    let chosen = runs(&console, options).and_then(|runs| Ok((runs, place()?)));
+    screen::print(&console, chosen.and_then(write))
 }
 
 /// The requested runs, from files and from the store.
-fn runs(talker: &Talker, options: &ReportArgs) -> Result<Vec<Run>, String> {
+fn runs(console: &Console, options: &ReportArgs) -> Result<Vec<Run>, String> {
     let is_file = |word: &String| word == "-" || word.contains('/') || word.ends_with(".json");
     let (files, words): (Vec<String>, Vec<String>) =
         options.runs.iter().cloned().partition(is_file);
@@ -69,7 +69,7 @@ fn runs(talker: &Talker, options: &ReportArgs) -> Result<Vec<Run>, String> {
         runs.extend(read.map_err(|error| format!("{file}: {error}"))?);
     }
     if files.is_empty() || !words.is_empty() {
-        let stored = open_to_read(talker, options.db.as_ref());
+        let stored = open_to_read(console, options.db.as_ref());
         let stored = stored.and_then(|store| store.runs_called(&words));
         runs.extend(stored.map_err(|error| error.to_string())?);
     }

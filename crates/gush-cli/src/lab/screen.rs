@@ -8,7 +8,7 @@ use gush_lab::csv;
 use gush_lab::model::{Run, Sample};
 use gush_lab::runner::Event;
 
-use crate::talk::{Talker, columns, try_write_out};
+use crate::console::{Console, columns, try_write_out};
 use gush_text::shortened;
 
 /// Says of a round, counted from 1, how far the run is.
@@ -16,7 +16,7 @@ pub type Outlook = Box<dyn Fn(u32) -> String>;
 
 /// Standard output for figures, standard error for talk.
 pub struct Screen {
-    talker: Talker,
+    console: Console,
     outlook: Outlook,
     shows_progress: bool,
     is_stdout_taken: bool,
@@ -26,22 +26,22 @@ pub struct Screen {
 }
 
 /// Prints the text of a command, or reports why there is none.
-pub fn print(talker: &Talker, text: Result<String, impl Display>) -> ExitCode {
+pub fn print(console: &Console, text: Result<String, impl Display>) -> ExitCode {
     let print = |text: String| {
-        let mut screen = Screen::new(talker.clone(), 0);
+        let mut screen = Screen::new(console.clone(), 0);
         screen.print(text.trim_end());
         screen.status()
     };
-    text.map_or_else(|error| talker.fail(error), print)
+    text.map_or_else(|error| console.fail(error), print)
 }
 
 impl Screen {
     /// A screen for a run of so many rounds.
-    pub fn new(talker: Talker, rounds: u32) -> Self {
+    pub fn new(console: Console, rounds: u32) -> Self {
         let outlook: Outlook = Box::new(move |round| format!("round {round} of {rounds}"));
         let shows_progress = io::stderr().is_terminal();
         let (write_error, rows) = (None, None);
-        Self { talker, outlook, shows_progress, is_stdout_taken: false, write_error, rows }
+        Self { console, outlook, shows_progress, is_stdout_taken: false, write_error, rows }
     }
 
     /// Shows an event, and returns the event's sample, if any.
@@ -57,7 +57,7 @@ impl Screen {
             }
             Event::Failed { case, error } => {
                 self.clear();
-                self.talker.say(format_args!("{case}: {}", error));
+                self.console.say(format_args!("{case}: {}", error));
             }
         }
         None
@@ -73,7 +73,7 @@ impl Screen {
             _ => format!("{}: {case}", (self.outlook)(round)),
         };
         // A line that wraps cannot be cleared.
-        self.talker.print(shortened(&line, columns().saturating_sub(1)));
+        self.console.print(shortened(&line, columns().saturating_sub(1)));
     }
 
     /// Prints each sample of `run` as comma-separated values from now on.
@@ -97,7 +97,7 @@ impl Screen {
         // Back to the start of the line, then clear the line.
         const ANEW: &str = "\r\x1b[K";
         if self.shows_progress {
-            self.talker.print(ANEW);
+            self.console.print(ANEW);
         }
     }
 
@@ -118,7 +118,7 @@ impl Screen {
     /// Shows a line for people.
     pub fn show(&mut self, line: &str) {
         if self.is_stdout_taken {
-            self.talker.print(format_args!("{line}\n"));
+            self.console.print(format_args!("{line}\n"));
         } else {
             self.print(line);
         }
@@ -127,7 +127,7 @@ impl Screen {
     /// Reports the error of the first line that could not be printed, if any: then the command has
     /// failed.
     pub fn ended(self) -> Result<(), ExitCode> {
-        self.write_error.map_or(Ok(()), |error| Err(self.talker.fail_output(&error)))
+        self.write_error.map_or(Ok(()), |error| Err(self.console.fail_output(&error)))
     }
 
     /// The exit status of a command that has printed all it had to say.

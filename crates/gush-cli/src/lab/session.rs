@@ -20,7 +20,7 @@ use jiff::Timestamp;
 
 use super::report;
 use super::screen::Screen;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// The number of earlier runs in the report's history.
 const EARLIER: usize = 30;
@@ -51,22 +51,22 @@ fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
 }
 
 /// Opens the store named by the user, or the default one, for reading, and prints its notices.
-pub fn open_to_read(talker: &Talker, db: Option<&PathBuf>) -> Result<Store, StoreError> {
+pub fn open_to_read(console: &Console, db: Option<&PathBuf>) -> Result<Store, StoreError> {
     let store = Store::read(&path_of(db)?)?;
-    say_notices(talker, &store);
+    say_notices(console, &store);
     Ok(store)
 }
 
 /// Opens the store named by the user, or the default one, for writing, and prints its notices.
-pub fn open(talker: &Talker, db: Option<&PathBuf>) -> Result<Store, StoreError> {
+pub fn open(console: &Console, db: Option<&PathBuf>) -> Result<Store, StoreError> {
     let store = Store::open(&path_of(db)?)?;
-    say_notices(talker, &store);
+    say_notices(console, &store);
     Ok(store)
 }
 
-fn say_notices(talker: &Talker, store: &Store) {
+fn say_notices(console: &Console, store: &Store) {
     for notice in store.notices() {
-        talker.say(notice);
+        console.say(notice);
     }
 }
 
@@ -82,7 +82,7 @@ pub struct Limits {
 
 /// A run under way.
 pub struct Session {
-    talker: Talker,
+    console: Console,
     probe: Probe,
     /// The kernel's counters at the beginning.
     counters: Counters,
@@ -104,12 +104,12 @@ pub struct Session {
 
 impl Session {
     /// Begins on the machine that `probe` has looked at.
-    pub fn begin(talker: Talker, keep: &Keep, probe: Probe) -> Result<Self, Error> {
+    pub fn begin(console: Console, keep: &Keep, probe: Probe) -> Result<Self, Error> {
         let opened = keep.check()?;
         // A reader that leaves is an error of writing: the files of the cases are removed.
         gush_process::ignore_sigpipe();
         if let Err(error) = interrupt::watch() {
-            talker.say(format_args!(
+            console.say(format_args!(
                 "cannot watch for signals: {}; an interrupt will lose the samples",
                 os_text(&error)
             ));
@@ -129,7 +129,7 @@ impl Session {
             ..Run::default()
         };
         Ok(Self {
-            talker,
+            console,
             probe,
             counters,
             run,
@@ -163,10 +163,10 @@ impl Session {
         }
         let store = match self.opened.take() {
             Some(store) => {
-                say_notices(&self.talker, &store);
+                say_notices(&self.console, &store);
                 Ok(store)
             }
-            None => open(&self.talker, self.keep.db.as_ref()),
+            None => open(&self.console, self.keep.db.as_ref()),
         };
         let begun = store.and_then(|store| store.begin(&self.run));
         self.recording = self.stored(begun);
@@ -175,7 +175,7 @@ impl Session {
     /// The result of the store, or `None` after a message.
     fn stored<T>(&mut self, result: Result<T, StoreError>) -> Option<T> {
         if let Err(error) = &result {
-            self.talker.say(format_args!("this run is not stored: {error}"));
+            self.console.say(format_args!("this run is not stored: {error}"));
             self.is_unstored = true;
         }
         result.ok()
@@ -203,7 +203,7 @@ impl Session {
             // After the warm-up: what cannot be measured has been said.
             if matches!(event, Event::Begins { round: 1.., .. }) && !self.unsaid.is_empty() {
                 screen.clear();
-                say_all(&self.talker, &std::mem::take(&mut self.unsaid));
+                say_all(&self.console, &std::mem::take(&mut self.unsaid));
             }
             let Some(sample) = screen.show_event(event) else { return };
             // The reader has left, so the measuring ends, and the files of the cases are removed.
@@ -217,7 +217,7 @@ impl Session {
                     1 => "its first sample is".to_owned(),
                     stored => format!("its first {stored} samples are"),
                 };
-                self.talker
+                self.console
                     .say(format_args!("from here on this run is not stored ({known}): {error}"));
                 recording = None;
                 self.is_unstored = true;
@@ -244,10 +244,10 @@ impl Session {
             self.run.interrupted = true;
             return;
         }
-        if self.talker.speaks_for(suite) {
-            self.talker.say(error);
+        if self.console.speaks_for(suite) {
+            self.console.say(error);
         } else {
-            self.talker.say(format_args!("{suite}: {}", error));
+            self.console.say(format_args!("{suite}: {}", error));
         }
         self.run.failures.push(Failure {
             suite: suite.to_owned(),
@@ -273,16 +273,16 @@ impl Session {
         });
         let store = ended.and_then(|ended| self.stored(ended));
         if let Some(store) = &store {
-            say_notices(&self.talker, store);
+            say_notices(&self.console, store);
         }
-        let Self { talker, run, wanted, is_unstored, keep, .. } = self;
-        Ended { talker, run, warnings, store, keep, is_unstored, wanted }
+        let Self { console, run, wanted, is_unstored, keep, .. } = self;
+        Ended { console, run, warnings, store, keep, is_unstored, wanted }
     }
 }
 
 /// A run that has ended.
 pub struct Ended {
-    talker: Talker,
+    console: Console,
     pub run: Run,
     /// Warnings that came up during the run.
     warnings: Vec<Warning>,
@@ -316,16 +316,16 @@ impl Ended {
         // A run without a sample is in no store.
         let is_kept = !self.run.samples.is_empty();
         if is_kept {
-            say_all(&self.talker, &self.warnings);
+            say_all(&self.console, &self.warnings);
         }
         if self.run.interrupted && !screen.is_broken() {
             let taken = self.run.samples.len();
             // How many rounds a schedule has is known in the end.
             let of = if self.wanted > 0 { format!(" of {}", self.wanted) } else { String::new() };
-            self.talker.say(format_args!("interrupted: {taken} samples{of} were taken"));
+            self.console.say(format_args!("interrupted: {taken} samples{of} were taken"));
         }
         if let Some(store) = self.store.as_ref().filter(|_| is_kept) {
-            self.talker.say(format_args!(
+            self.console.say(format_args!(
                 "stored as {} in {}",
                 self.run.id,
                 quote::if_needed(store.path())
@@ -362,8 +362,8 @@ fn earlier(store: &Store, this: &Run) -> Result<Vec<Run>, StoreError> {
     Ok(runs)
 }
 
-fn say_all(talker: &Talker, warnings: &[Warning]) {
+fn say_all(console: &Console, warnings: &[Warning]) {
     for warning in warnings {
-        talker.say(format_args!("warning: {warning}"));
+        console.say(format_args!("warning: {warning}"));
     }
 }

@@ -13,8 +13,8 @@ use gush_text::quote;
 
 use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
+use crate::console::Console;
 use crate::files::takes_text_in_its_directory;
-use crate::talk::Talker;
 
 /// The options common to all suites.
 #[derive(Debug, Args)]
@@ -65,14 +65,14 @@ pub fn command(suite: &Suite) -> Command {
 /// Success if every case was measured. After an interrupt the samples so far are shown, and the
 /// status is that of an interrupted program.
 pub fn run(suite: &'static Suite, matches: &ArgMatches, as_name: &str) -> ExitCode {
-    let talker = Talker::new(&format!("{as_name} {}", suite.name));
-    measured(suite, matches, &talker).unwrap_or_else(|error| talker.fail(error))
+    let console = Console::new(&format!("{as_name} {}", suite.name));
+    measured(suite, matches, &console).unwrap_or_else(|error| console.fail(error))
 }
 
 fn measured(
     suite: &'static Suite,
     matches: &ArgMatches,
-    talker: &Talker,
+    console: &Console,
 ) -> Result<ExitCode, Error> {
     let common =
         Common::from_arg_matches(matches).map_err(|error| Error::refused(error.to_string()))?;
@@ -81,13 +81,13 @@ fn measured(
     asked.only = only;
     let made = (suite.make)(&asked)?;
     let switch = Switch::for_the_only(&made.cases)?;
-    made.notes.iter().for_each(|note| talker.say(note));
+    made.notes.iter().for_each(|note| console.say(note));
     if let Some(Err(why)) = report.as_deref().map(takes_text_in_its_directory) {
         return Err(Error::refused(why));
     }
-    let mut session = Session::begin(talker.clone(), &keep, Probe::take())?;
+    let mut session = Session::begin(console.clone(), &keep, Probe::take())?;
     session.switch = switch;
-    let mut screen = Screen::new(talker.clone(), rounds);
+    let mut screen = Screen::new(console.clone(), rounds);
     if csv {
         screen.print_samples(&session.run);
     }
@@ -109,9 +109,9 @@ fn measured(
     let written = report.as_deref().map(|path| ended.report(Some(path)));
     let status = ended.last_words(screen);
     Ok(match written {
-        Some(Err(why)) => talker.fail(why),
+        Some(Err(why)) => console.fail(why),
         Some(Ok(path)) => {
-            talker.say(format_args!("report: {}", quote::if_needed(&path)));
+            console.say(format_args!("report: {}", quote::if_needed(&path)));
             status
         }
         None => status,

@@ -16,8 +16,8 @@ use gush_text::quote;
 use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
 use super::suites::this_program;
+use crate::console::Console;
 use crate::files::takes_text_in_its_directory;
-use crate::talk::Talker;
 
 /// The options of `gush lab` without a suite.
 #[derive(Debug, Args)]
@@ -66,8 +66,8 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 pub fn run(options: &TourArgs) -> ExitCode {
-    let talker = Talker::new("gush lab");
-    options.measure(&talker).unwrap_or_else(|error| talker.fail(error))
+    let console = Console::new("gush lab");
+    options.measure(&console).unwrap_or_else(|error| console.fail(error))
 }
 
 impl TourArgs {
@@ -88,18 +88,18 @@ impl TourArgs {
         place.map_err(Error::refused)
     }
 
-    fn measure(&self, talker: &Talker) -> Result<ExitCode, Error> {
+    fn measure(&self, console: &Console) -> Result<ExitCode, Error> {
         let program = this_program()?;
         self.refuse_early()?;
         let begun = Instant::now();
-        let mut session = Session::begin(talker.clone(), &self.keep, Probe::take())?;
-        let mut screen = Screen::new(talker.clone(), self.rounds);
+        let mut session = Session::begin(console.clone(), &self.keep, Probe::take())?;
+        let mut screen = Screen::new(console.clone(), self.rounds);
         let (mut repeated, mut once, mut shows) = (Vec::new(), Vec::new(), Vec::new());
         for suite in suites().filter(|suite| self.wants(suite)) {
             let asked = suite.toured(&program, &self.dir)?;
             match (suite.make)(&asked) {
                 Ok(Cases { cases, show, notes }) => {
-                    notes.iter().for_each(|note| talker.say(note));
+                    notes.iter().for_each(|note| console.say(note));
                     session.expect(&cases);
                     let list = match suite.tour {
                         Tour::Repeated(..) => &mut repeated,
@@ -123,7 +123,7 @@ impl TourArgs {
         drop((repeated, once));
         let left = session.not_reached;
         if left > 0 && !session.run.interrupted {
-            talker.say(format_args!(
+            console.say(format_args!(
                 "{left} cases were not reached within a minute: gush lab SUITE measures all cases of a suite"
             ));
         }
@@ -141,10 +141,10 @@ impl TourArgs {
         let written = ended.report(self.report.as_deref());
         if let Ok(path) = &written {
             let line = format!("report: {}", quote::if_needed(path));
-            if self.json { talker.say(line) } else { screen.print(&line) }
+            if self.json { console.say(line) } else { screen.print(&line) }
         }
         let status = ended.last_words(screen);
-        Ok(written.map_or_else(|why| talker.fail(why), |_| status))
+        Ok(written.map_or_else(|why| console.fail(why), |_| status))
     }
 }
 

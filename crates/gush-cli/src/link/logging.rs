@@ -12,7 +12,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::messages::Messages;
 use super::options::LogFormat;
-use crate::talk::MessageSink;
+use crate::console::MessageSink;
 
 /// Sends records of at least `level` to `messages`, as messages of the command `as_name`.
 pub fn start(level: LevelFilter, format: LogFormat, messages: &Messages, as_name: &str) {

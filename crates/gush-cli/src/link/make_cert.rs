@@ -8,15 +8,15 @@ use std::process::ExitCode;
 use gush_link::{Pair, PairError};
 use gush_text::{in_brackets, quote};
 
-use crate::talk::{Talker, remedy_to_store};
+use crate::console::{Console, remedy_to_store};
 
 /// The names of this machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Makes `PREFIX.crt` and `PREFIX.key`; `words` are the prefix and the names.
-pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
+pub fn run(words: &[OsString], console: &Console) -> ExitCode {
     let Some((prefix, names)) = words.split_first().filter(|(prefix, _)| !prefix.is_empty()) else {
-        return talker.fail("--make-cert: a PREFIX is missing");
+        return console.fail("--make-cert: a PREFIX is missing");
     };
     let mut names: Vec<_> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
     if names.is_empty() {
@@ -24,7 +24,7 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
     }
     let pair = match Pair::make(Path::new(prefix), &names) {
         Ok(pair) => pair,
-        Err(error) => return talker.fail(with_remedy(&error)),
+        Err(error) => return console.fail(with_remedy(&error)),
     };
     let (certificate, key) = (path(&pair.certificate), path(&pair.key));
     let host = if names[0].contains(':') { format!("[{}]", names[0]) } else { names[0].clone() };
@@ -32,7 +32,7 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
         "gush link tls-listen:4433,cert={certificate},key={key} -\n\
          gush link - tls:{host}:4433,cafile={certificate}\n"
     );
-    talker.page(lines.as_bytes())
+    console.page(lines.as_bytes())
 }
 
 /// The error, with its remedy.

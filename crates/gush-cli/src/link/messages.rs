@@ -12,7 +12,7 @@ use gush::Unpoisoned;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::talk::MessageSink;
+use crate::console::MessageSink;
 
 /// Text beyond this is dropped, unless nothing else waits.
 const CAPACITY_BYTES: usize = 1 << 20;

@@ -27,7 +27,7 @@ use gush_link::{Ending, Ledger, Link, OnEnd, Settings, Stop, Tee};
 use gush_text::{errno_text, in_brackets, os_text, quote};
 
 use crate::args;
-use crate::talk::{Talker, remedy_to_store};
+use crate::console::{Console, remedy_to_store};
 use messages::Messages;
 use options::{Format, Options};
 use progress::Display;
@@ -53,28 +53,28 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             address.clone_from(word);
         }
     }
-    let talker = Talker::new(&options.speak_for).stamped(options.log_format.stamp());
+    let console = Console::new(&options.speak_for).stamped(options.log_format.stamp());
     if let Some(arguments) = &options.from_socat {
-        return from_socat::run(arguments, &talker);
+        return from_socat::run(arguments, &console);
     }
     if let Some(words) = &options.make_cert {
-        return make_cert::run(words, &talker);
+        return make_cert::run(words, &console);
     }
     if let Some(bytes) = options.pipe_size {
         Pool::shared_with(bytes);
     }
     let messages = Messages::of(&options.speak_for);
-    let link = match link(&options, &talker, &messages) {
+    let link = match link(&options, &console, &messages) {
         Ok(link) => link,
-        Err(why) => return talker.fail(why),
+        Err(why) => return console.fail(why),
     };
     if options.check {
-        return link.check().map_or_else(|why| talker.fail(why), |()| ExitCode::SUCCESS);
+        return link.check().map_or_else(|why| console.fail(why), |()| ExitCode::SUCCESS);
     }
     // EPIPE is a failure of one connection.
     gush_process::ignore_sigpipe();
     // So is EFBIG (ulimit -f).
-    if let Err(status) = talker.outlives_file_size_limit() {
+    if let Err(status) = console.outlives_file_size_limit() {
         return status;
     }
     if options.graceful {
@@ -83,27 +83,27 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let stop = Stop::new();
     let is_socats = options.log_format.stamp().is_some();
-    let report = report(&options, link.ledger(), talker.clone().through(messages.clone()));
+    let report = report(&options, link.ledger(), console.clone().through(messages.clone()));
     // Before the link's threads, which inherit the mask that leaves signals to one thread.
     let (forks, exits) = (link.forks(), options.graceful);
     let watch = match signals::watch(&stop, forks, exits, messages.clone(), report) {
         Ok(watch) => watch,
         Err(errno) => {
             let why = errno_text(errno);
-            return talker.fail(format_args!("cannot watch for signals: {why}"));
+            return console.fail(format_args!("cannot watch for signals: {why}"));
         }
     };
     let _writing = match messages.write_to(io::stderr()) {
         Ok(writing) => writing,
         Err(error) => {
             let why = os_text(&error);
-            return talker
+            return console
                 .fail(format_args!("cannot start the thread that writes messages: {why}"));
         }
     };
-    let talker = talker.through(messages.clone());
+    let console = console.through(messages.clone());
     logging::start(options.log, options.log_format, &messages, &options.speak_for);
-    let display = Display::start(options.progress, link.ledger(), &talker);
+    let display = Display::start(options.progress, link.ledger(), &console);
     let ran = link.run(&stop);
     if let Some(display) = display {
         display.finish();
@@ -122,10 +122,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             // As filters do, unless SIGPIPE was ignored from the start, and unlike socat.
             messages.wait_while_read();
             gush_process::die_of_sigpipe();
-            talker.fail(failure)
+            console.fail(failure)
         }
         Err(failure) => {
-            talker.say(&failure);
+            console.say(&failure);
             match drained_by.filter(|_| options.graceful) {
                 Some(signal) => ExitCode::from(signals::status(signal)),
                 None if is_socats && failure.is_refusal => ExitCode::from(REFUSED_TO_SOCAT),
@@ -147,7 +147,7 @@ fn standard_streams(word: OsString) -> OsString {
     }
 }
 
-fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link, String> {
+fn link(options: &Options, console: &Console, messages: &Messages) -> Result<Link, String> {
     let (mut copy, mut copy_back) =
         (only("--tee", &options.tee)?, only("--tee-back", &options.tee_back)?);
     if options.one_way_back {
@@ -183,7 +183,7 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
         metrics: options.metrics.clone(),
         threads: options.threads.filter(|threads| *threads > 0),
         observe: dump::observe(options.dump_text, options.dump_hex, messages),
-        on_end: on_end(options, talker.clone().through(messages.clone())),
+        on_end: on_end(options, console.clone().through(messages.clone())),
     };
     let with_pointer = |error: AddressError| format!("{error}{}", from_socat::pointer(&error));
     let address = |text: &OsStr| Address::from_os(text).map_err(with_pointer);
@@ -224,21 +224,21 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
 fn report(
     options: &Options,
     ledger: Arc<Ledger>,
-    talker: Talker,
+    console: Console,
 ) -> Box<dyn FnMut() + Send + 'static> {
     if options.log_format.stamp().is_none() {
-        return Box::new(progress::report(ledger, talker));
+        return Box::new(progress::report(ledger, console));
     }
     let ways = (options.one_way, options.one_way_back);
     Box::new(move || {
         let bytes = Direction::ALL.map(|way| ledger.delivered_bytes(way));
         let is_open = ledger.connections() > 0;
-        stats::as_socat(is_open.then_some(bytes), ways).for_each(|line| talker.say(line));
+        stats::as_socat(is_open.then_some(bytes), ways).for_each(|line| console.say(line));
     })
 }
 
 /// Reports connections as the options say.
-fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
+fn on_end(options: &Options, console: Console) -> Option<OnEnd> {
     let (stats, explain) = (options.stats(), options.explain);
     let is_socats = options.log_format.stamp().is_some();
     let ways = (options.one_way, options.one_way_back);
@@ -247,17 +247,17 @@ fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
     }
     Some(Arc::new(move |record| {
         if explain {
-            talker.say(stats::explained(record));
+            console.say(stats::explained(record));
         }
         match stats {
             Some(Format::Text) if is_socats => {
                 let is_open =
                     !matches!(record.ending, Ending::OpenFailed | Ending::HandshakeFailed);
                 let bytes = [record.forward.bytes, record.back.bytes];
-                stats::as_socat(is_open.then_some(bytes), ways).for_each(|line| talker.say(line));
+                stats::as_socat(is_open.then_some(bytes), ways).for_each(|line| console.say(line));
             }
-            Some(Format::Text) => talker.say(stats::text(record)),
-            Some(Format::Json) => talker.print(format_args!("{}\n", stats::json(record))),
+            Some(Format::Text) => console.say(stats::text(record)),
+            Some(Format::Json) => console.print(format_args!("{}\n", stats::json(record))),
             None => {}
         }
     }))

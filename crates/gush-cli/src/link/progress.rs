@@ -11,8 +11,8 @@ use gush_net::Direction;
 use gush_text::rounded_bytes;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
+use crate::console::Console;
 use crate::cp::When;
-use crate::talk::Talker;
 
 /// The intervals of updates on a terminal, and of lines in a log.
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
@@ -30,14 +30,14 @@ pub struct Display {
 
 impl Display {
     /// Starts showing, if `when` asks for a display and there is a terminal.
-    pub fn start(when: Option<When>, ledger: Arc<Ledger>, talker: &Talker) -> Option<Self> {
+    pub fn start(when: Option<When>, ledger: Arc<Ledger>, console: &Console) -> Option<Self> {
         let on_terminal = stderr().is_terminal();
         match when? {
             When::Never => return None,
             When::Auto if !on_terminal => return None,
             When::Auto | When::Always => {}
         }
-        let talker = talker.clone();
+        let console = console.clone();
         let (done, is_done) = channel();
         let (is_over, over) = channel();
         let show = move || {
@@ -50,13 +50,13 @@ impl Display {
                 let line = meter.line(&ledger);
                 match &bar {
                     Some(bar) => bar.set_message(line),
-                    None => talker.say(line),
+                    None => console.say(line),
                 }
             }
             if let Some(bar) = bar {
                 bar.finish_and_clear();
             }
-            talker.say(meter.total(&ledger));
+            console.say(meter.total(&ledger));
         };
         // Without a thread the link runs without a display.
         thread::Builder::new().name("gush-progress".into()).spawn(show).ok()?;
@@ -71,9 +71,9 @@ impl Display {
 }
 
 /// Prints the totals of the running link whenever it is called.
-pub fn report(ledger: Arc<Ledger>, talker: Talker) -> impl FnMut() + Send + 'static {
+pub fn report(ledger: Arc<Ledger>, console: Console) -> impl FnMut() + Send + 'static {
     let mut meter = Meter::new();
-    move || talker.say(format_args!("info: {}", meter.line(&ledger)))
+    move || console.say(format_args!("info: {}", meter.line(&ledger)))
 }
 
 fn bar() -> ProgressBar {

@@ -9,7 +9,7 @@ use gush_link::open::SOCAT_VERSION;
 use gush_text::{in_brackets, os_text, quote};
 
 use super::from_socat::{self, Report, Translation};
-use crate::talk::{Talker, remedy_to_store};
+use crate::console::{Console, remedy_to_store};
 
 const NAME: &str = "gush socat";
 
@@ -32,20 +32,20 @@ refused; differences that neither lose nor change data are reported with -d -d."
 
 /// Runs `socat` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let talker = Talker::new(NAME);
+    let console = Console::new(NAME);
     let words: Result<Vec<String>, OsString> = words.map(OsString::into_string).collect();
     let words = match words {
         Ok(words) => words,
         Err(word) => {
             let name = quote::if_needed(word.as_ref());
-            return talker
+            return console
                 .fail(format_args!("{name}: an argument that is not UTF-8 cannot be translated"));
         }
     };
     // Not by clap, for which the switches of socat are unknown options.
     match words.first().map(String::as_str) {
         Some("-h" | "-hh" | "-hhh" | "-?" | "-??" | "-???" | "--help") => {
-            return talker.page(command().bin_name(NAME).render_help().to_string().as_bytes());
+            return console.page(command().bin_name(NAME).render_help().to_string().as_bytes());
         }
         // Scripts look whether it succeeds, and for the number.
         Some("-V") => {
@@ -53,7 +53,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
                 "gush {}, which takes the command line of\nsocat version {SOCAT_VERSION}\n",
                 env!("CARGO_PKG_VERSION")
             );
-            return talker.page(version.as_bytes());
+            return console.page(version.as_bytes());
         }
         _ => {}
     }
@@ -62,18 +62,18 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(Translation { mut words, log_file, lingers }) =
         translation.filter(|_| report.is_whole())
     else {
-        return report.refused(&talker);
+        return report.refused(&console);
     };
     if let Some(path) = log_file {
         let opened = File::options().create(true).append(true).open(&path);
         if let Err(error) = opened.and_then(|file| Ok(rustix::stdio::dup2_stderr(&file)?)) {
             let remedy = in_brackets(remedy_to_store(path.as_ref(), &error).as_deref());
             let name = quote::if_needed(path.as_ref());
-            return talker.fail(format_args!("{name}: open: {}{remedy}", os_text(&error)));
+            return console.fail(format_args!("{name}: open: {}{remedy}", os_text(&error)));
         }
     }
     if words.iter().any(|word| word == "--log") {
-        report.notes(&talker);
+        report.notes(&console);
     }
     if !lingers {
         words.splice(..0, ["-t", "0.5"].map(str::to_owned));

@@ -24,7 +24,7 @@ use super::screen::Screen;
 use super::signals::lock;
 use super::state::{StopReason, TransferState};
 use super::values::Expected;
-use crate::talk;
+use crate::console;
 
 /// The content and the timing of the display.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Plan {
 
     /// Those of the terminal, without `--width`.
     pub fn columns(&self) -> usize {
-        self.display.columns().unwrap_or_else(talk::columns)
+        self.display.columns().unwrap_or_else(console::columns)
     }
 
     pub fn meter(&self, first: u64) -> Meter {
@@ -422,7 +422,7 @@ mod tests {
     use super::super::args::read_words;
     use super::super::plan;
     use super::*;
-    use crate::talk::Talker;
+    use crate::console::Console;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -437,7 +437,7 @@ mod tests {
             state: Arc::clone(&state),
             out: None,
             watched: vec![state],
-            screen: Arc::new(Mutex::new(Screen::new(&options, &Talker::new("gush pv")))),
+            screen: Arc::new(Mutex::new(Screen::new(&options, &Console::new("gush pv")))),
             is_used: false,
             control: None,
             stalled_bytes: (0, 0),

@@ -44,7 +44,7 @@ use std::process::ExitCode;
 
 use gush_text::os_text;
 
-use crate::talk::Talker;
+use crate::console::Console;
 pub use args::command;
 use args::{Display, PvArgs, Stop};
 use display::Plan;
@@ -58,14 +58,14 @@ use values::Expected;
 /// Runs `pv` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let is_posix = std::env::var_os("POSIXLY_CORRECT").is_some();
-    let talker = Talker::new(as_name);
+    let console = Console::new(as_name);
     let mut options = match args::read(words, is_posix) {
         Ok(options) => options,
         Err(Stop::Page(name)) => {
             return crate::args::page(command(), name, as_name);
         }
         Err(Stop::Wrong(why)) => {
-            crate::args::misuse(&talker, why, as_name);
+            crate::args::misuse(&console, why, as_name);
             return Status::MISUSE.into();
         }
     };
@@ -75,41 +75,41 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         options.files.append(&mut options.command);
         options.command = std::mem::take(&mut options.files);
         if options.command.is_empty() {
-            return Status::MISUSE.report(&talker, "--monitor requires a command").into();
+            return Status::MISUSE.report(&console, "--monitor requires a command").into();
         }
-    } else if talker.is_gnu_name() || is_posix {
+    } else if console.is_gnu_name() || is_posix {
         // As pv, and with POSIXLY_CORRECT, `--` only ends the options.
         options.files.append(&mut options.command);
     }
     // A write then fails with EPIPE, and the last line is still shown.
     gush_process::ignore_sigpipe();
     // Likewise EFBIG at the limit on file sizes (ulimit -f).
-    if talker.outlives_file_size_limit().is_err() {
+    if console.outlives_file_size_limit().is_err() {
         return Status::TRANSFER.into();
     }
-    act(options, &talker).unwrap_or_else(Status::into)
+    act(options, &console).unwrap_or_else(Status::into)
 }
 
 /// What the options ask for.
-fn act(mut options: PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
+fn act(mut options: PvArgs, console: &Console) -> Result<ExitCode, Status> {
     let pipeline = options.here.then_some(Selector::Here).or(options.pipeline);
     let status = match (options.remote, options.query) {
-        (Some(pid), _) => query::change(&options, pid, talker),
-        (_, Some(pid)) => query::run(&options, pid, talker),
+        (Some(pid), _) => query::change(&options, pid, console),
+        (_, Some(pid)) => query::run(&options, pid, console),
         _ if pipeline.is_some() => match (pipeline, options.files.first()) {
-            (Some(target), None) => pipeline::run(&options, target, talker),
+            (Some(target), None) => pipeline::run(&options, target, console),
             (_, operand) => {
                 let operand = operand.map(|operand| shown(operand)).unwrap_or_default();
                 let why = format!("{operand}: --pipeline and --here copy no files");
-                Err(Status::MISUSE.report(talker, why))
+                Err(Status::MISUSE.report(console, why))
             }
         },
         _ if !options.watchfd.is_empty() => {
             // The lines of several descriptors use the cursor.
             options.display.cursor = false;
-            targets(&options, talker).and_then(|targets| match targets.is_empty() {
+            targets(&options, console).and_then(|targets| match targets.is_empty() {
                 true => Ok(Status::default()),
-                false => watch::run(&options, &targets, talker),
+                false => watch::run(&options, &targets, console),
             })
         }
         _ => {
@@ -117,23 +117,23 @@ fn act(mut options: PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
                 options.files.push("-".into());
             }
             if !options.command.is_empty() {
-                return wrap::run(&options, talker);
+                return wrap::run(&options, console);
             }
-            transfer::run(&options, talker)
+            transfer::run(&options, console)
         }
     };
     status.map(Status::into)
 }
 
 /// The targets of `-d` and of the operands.
-fn targets(options: &PvArgs, talker: &Talker) -> Result<Vec<WatchTarget>, Status> {
+fn targets(options: &PvArgs, console: &Console) -> Result<Vec<WatchTarget>, Status> {
     let mut watched = options.watchfd.clone();
     for word in &options.files {
         match word.to_str().unwrap_or_default().parse() {
             Ok(more) => watched.push(more),
             Err(why) => {
                 let why = format!("{}: {why}", shown(word));
-                return Err(Status::MISUSE.report(talker, why));
+                return Err(Status::MISUSE.report(console, why));
             }
         }
     }
@@ -142,26 +142,26 @@ fn targets(options: &PvArgs, talker: &Talker) -> Result<Vec<WatchTarget>, Status
         match watched.targets() {
             Ok(more) => {
                 if let (Watched::Listed(list), true) = (&watched, more.is_empty()) {
-                    talker.say(format_args!("@{}: lists no process", list.display()));
+                    console.say(format_args!("@{}: lists no process", list.display()));
                 }
                 targets.extend(more);
             }
             // As in pv, it is no failure that a program is not running.
-            Err(why) if matches!(watched, Watched::Named(_)) => talker.say(why),
-            Err(why) => return Err(Status::MISUSE.report(talker, why)),
+            Err(why) if matches!(watched, Watched::Named(_)) => console.say(why),
+            Err(why) => return Err(Status::MISUSE.report(console, why)),
         }
     }
     Ok(targets)
 }
 
 /// The value of `--size`; none without the option, or if it is 0.
-fn asked_size(display: &Display, talker: &Talker) -> Result<Option<u64>, Status> {
+fn asked_size(display: &Display, console: &Console) -> Result<Option<u64>, Status> {
     let size = match &display.size {
         None => return Ok(None),
         Some(Expected::Number(number)) => *number,
         Some(Expected::AsLargeAs(path)) => inputs::bytes_at(Path::new(path)).map_err(|error| {
             let why = format!("-s: {}: {}", shown(path.as_ref()), os_text(&error));
-            Status::MISUSE.report(talker, why)
+            Status::MISUSE.report(console, why)
         })?,
     };
     Ok(Some(size).filter(|&size| size > 0))

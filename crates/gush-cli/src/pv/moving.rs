@@ -24,8 +24,8 @@ use super::sparse;
 use super::state::{StopReason, TransferState};
 use super::status::Status;
 use super::turns;
+use crate::console::remedy;
 use crate::files::{Operand, is_same_file};
-use crate::talk::remedy;
 
 /// One transfer of all inputs to one output.
 pub struct Moving<'a> {

@@ -9,7 +9,7 @@ use super::screen::Screen;
 use super::signals::{SignalHandler, lock};
 use super::state::TransferState;
 use super::status::Status;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// How often to look, as in pv.
 pub const SLICE: Duration = Duration::from_millis(50);
@@ -25,10 +25,10 @@ pub struct Onlooker {
 impl Onlooker {
     /// # Errors
     /// The status if signals cannot be handled; the error has been reported.
-    pub fn begin(screen: Screen, talker: &Talker) -> Result<Self, Status> {
+    pub fn begin(screen: Screen, console: &Console) -> Result<Self, Status> {
         let screen = Arc::new(Mutex::new(screen));
         let state = Arc::new(TransferState::idle());
-        let signals = SignalHandler::begin(&screen, None, talker)?;
+        let signals = SignalHandler::begin(&screen, None, console)?;
         signals.add(&state);
         Ok(Self { screen, signals, state })
     }

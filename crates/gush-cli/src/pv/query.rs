@@ -10,22 +10,22 @@ use super::signals::lock;
 use super::status::Status;
 use super::values::Expected;
 use super::{asked_size, plan};
-use crate::talk::Talker;
+use crate::console::Console;
 use gush_text::os_text;
 
 /// Sends the display options.
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn change(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Status> {
-    find(pid, talker)?;
+pub fn change(options: &PvArgs, pid: i32, console: &Console) -> Result<Status, Status> {
+    find(pid, console)?;
     let mut display = options.display.clone();
-    display.size = asked_size(&display, talker)?.map(Expected::Number);
+    display.size = asked_size(&display, console)?.map(Expected::Number);
     let request = Request::Show(Box::new(display), options.extra_display.clone());
     match control::ask(pid, &request) {
         Ok(Answer::Done) => Ok(Status::default()),
-        Ok(answer) => Err(fail(pid, format_args!("unexpected answer: {answer:?}"), talker)),
-        Err(error) => Err(fail(pid, control::why_unanswered(&error), talker)),
+        Ok(answer) => Err(fail(pid, format_args!("unexpected answer: {answer:?}"), console)),
+        Err(error) => Err(fail(pid, control::why_unanswered(&error), console)),
     }
 }
 
@@ -33,10 +33,10 @@ pub fn change(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Sta
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn run(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Status> {
-    let process = find(pid, talker)?;
-    let snapshot = ask(pid).map_err(|why| fail(pid, why, talker))?;
-    let onlooker = Onlooker::begin(Screen::new(options, talker), talker)?;
+pub fn run(options: &PvArgs, pid: i32, console: &Console) -> Result<Status, Status> {
+    let process = find(pid, console)?;
+    let snapshot = ask(pid).map_err(|why| fail(pid, why, console))?;
+    let onlooker = Onlooker::begin(Screen::new(options, console), console)?;
     let subject = Subject {
         counts_lines: snapshot.counts_lines,
         is_sized: snapshot.expected.is_some(),
@@ -59,8 +59,8 @@ pub fn run(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Status
     Ok(onlooker.end())
 }
 
-fn find(pid: i32, talker: &Talker) -> Result<Process, Status> {
-    Process::find(pid).map_err(|error| fail(pid, os_text(&error), talker))
+fn find(pid: i32, console: &Console) -> Result<Process, Status> {
+    Process::find(pid).map_err(|error| fail(pid, os_text(&error), console))
 }
 
 fn ask(pid: i32) -> Result<Snapshot, String> {
@@ -71,6 +71,6 @@ fn ask(pid: i32) -> Result<Snapshot, String> {
     }
 }
 
-fn fail(pid: i32, why: impl std::fmt::Display, talker: &Talker) -> Status {
-    Status::OTHER.report(talker, format_args!("{pid}: {why}"))
+fn fail(pid: i32, why: impl std::fmt::Display, console: &Console) -> Status {
+    Status::OTHER.report(console, format_args!("{pid}: {why}"))
 }

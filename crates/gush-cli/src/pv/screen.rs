@@ -9,7 +9,7 @@ use rustix::termios::{tcgetpgrp, tcgetwinsize};
 
 use super::args::PvArgs;
 use super::cursor::CursorLine;
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// How progress is shown.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ enum Mode {
 #[derive(Debug)]
 pub struct Screen {
     mode: Mode,
-    talker: Talker,
+    console: Console,
     is_terminal: bool,
     /// Shown even without a terminal.
     is_forced: bool,
@@ -39,7 +39,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    pub fn new(options: &PvArgs, talker: &Talker) -> Self {
+    pub fn new(options: &PvArgs, console: &Console) -> Self {
         let (display, is_terminal) = (&options.display, stderr().is_terminal());
         let mode = match is_terminal {
             _ if display.quiet => Mode::Nothing,
@@ -51,7 +51,7 @@ impl Screen {
         };
         Self {
             mode,
-            talker: talker.clone(),
+            console: console.clone(),
             is_terminal,
             is_forced: options.force,
             open_columns: None,
@@ -134,7 +134,7 @@ impl Screen {
     /// Writes a message on a separate line.
     pub fn say(&mut self, what: impl Display) {
         self.close();
-        self.talker.say(what);
+        self.console.say(what);
     }
 
     /// Writes `line` without a prefix, on a separate line.

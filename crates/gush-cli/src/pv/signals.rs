@@ -14,7 +14,7 @@ use super::screen::Screen;
 use super::state::{StopReason, TransferState};
 use super::status::Status;
 use super::transfer::unopened;
-use crate::talk::Talker;
+use crate::console::Console;
 use gush_text::errno_text;
 
 /// How often to try the locks of the `-P` file and of the screen while the process ends.
@@ -41,7 +41,7 @@ impl SignalHandler {
     pub fn begin(
         screen: &Arc<Mutex<Screen>>,
         delayed: Option<&Arc<DelayedStart>>,
-        talker: &Talker,
+        console: &Console,
     ) -> Result<Arc<Self>, Status> {
         let handler = Arc::new(Self {
             transfers: Mutex::default(),
@@ -71,7 +71,7 @@ impl SignalHandler {
         // Before any other thread, since threads inherit the mask of blocked signals.
         signals.watch().map_err(|errno| {
             let why = errno_text(errno);
-            Status::MISUSE.report(talker, format_args!("cannot watch for signals: {why}"))
+            Status::MISUSE.report(console, format_args!("cannot watch for signals: {why}"))
         })?;
         Ok(handler)
     }
@@ -85,13 +85,13 @@ impl SignalHandler {
     ///
     /// # Errors
     /// The status; the error has been reported.
-    pub fn write_pid(&self, options: &PvArgs, talker: &Talker) -> Result<(), Status> {
+    pub fn write_pid(&self, options: &PvArgs, console: &Console) -> Result<(), Status> {
         let Some(name) = &options.pidfile else { return Ok(()) };
         // Locked while the file is created, so that a signal handler removes it or finds none.
         let mut file = self.pid_file.lock().unpoisoned();
         if !file.is_over {
             std::fs::write(name, format!("{}\n", std::process::id()))
-                .map_err(|error| Status::OTHER.report(talker, unopened(talker, name, &error)))?;
+                .map_err(|error| Status::OTHER.report(console, unopened(console, name, &error)))?;
             file.name = Some(name.clone());
         }
         Ok(())

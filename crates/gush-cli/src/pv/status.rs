@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// The failures so far, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,8 @@ impl Status {
     pub const MISUSE: Self = Self(64);
 
     /// This status, once its cause is reported.
-    pub fn report(self, talker: &Talker, what: impl Display) -> Self {
-        talker.say(what);
+    pub fn report(self, console: &Console, what: impl Display) -> Self {
+        console.say(what);
         self
     }
 

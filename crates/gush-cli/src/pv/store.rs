@@ -24,9 +24,9 @@ pub fn run(
     output: Output,
 ) -> Result<(Status, Output), Status> {
     // First, since creating the file would truncate it.
-    refuse_input(session.options, session.talker, name)?;
+    refuse_input(session.options, session.console, name)?;
     let unopened = |error: std::io::Error| {
-        Status::UNOPENED.report(session.talker, unopened(session.talker, name, &error))
+        Status::UNOPENED.report(session.console, unopened(session.console, name, &error))
     };
     let (file, path) = match name.as_encoded_bytes() {
         b"-" => (own_file().map_err(unopened)?, None),
@@ -41,7 +41,7 @@ pub fn run(
     let path = path.unwrap_or_else(|| gush_text::fd_path(kept.as_raw_fd()).into());
     let inputs = &session.options.files;
     let stored = session.transfer(inputs, session.expected, Output::File(file), Stage::Store)?;
-    let closed = close(stored.output, session.talker);
+    let closed = close(stored.output, session.console);
     let mut status = stored.status;
     status.add(closed);
     // An unnamed file vanishes with the process, and so do its bytes that are not passed on.

@@ -24,13 +24,13 @@ use super::signals::{SignalHandler, lock};
 use super::state::TransferState;
 use super::status::Status;
 use super::{asked_size, inputs, json, plan, store};
+use crate::console::{Console, remedy_to_store};
 use crate::files;
-use crate::talk::{Talker, remedy_to_store};
 
 /// State shared by the transfers of one command line.
 pub struct Session<'a> {
     pub options: &'a PvArgs,
-    pub talker: &'a Talker,
+    pub console: &'a Console,
     pub screen: Arc<Mutex<Screen>>,
     pub signals: Arc<SignalHandler>,
     pub delayed: Arc<DelayedStart>,
@@ -60,9 +60,9 @@ pub enum Stage {
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn run(options: &PvArgs, talker: &Talker) -> Result<Status, Status> {
-    let output = open_output(options, talker)?;
-    let session = Session::new(options, talker, &output)?;
+pub fn run(options: &PvArgs, console: &Console) -> Result<Status, Status> {
+    let output = open_output(options, console)?;
+    let session = Session::new(options, console, &output)?;
     let (mut status, output) = match &options.store_and_forward {
         Some(name) => store::run(&session, name, output)?,
         None => {
@@ -71,12 +71,12 @@ pub fn run(options: &PvArgs, talker: &Talker) -> Result<Status, Status> {
             (moved.status, moved.output)
         }
     };
-    status.add(close(output, talker));
+    status.add(close(output, console));
     Ok(status)
 }
 
 /// Closes an output, for errors that only close(2) returns, such as a full quota on NFS.
-pub fn close(output: Output, talker: &Talker) -> Status {
+pub fn close(output: Output, console: &Console) -> Status {
     let closed = match output {
         Output::File(file) => files::close(file),
         Output::Stdout => files::close_twin(stdout()),
@@ -84,7 +84,7 @@ pub fn close(output: Output, talker: &Talker) -> Status {
     match closed {
         Ok(()) => Status::default(),
         Err(error) => {
-            Status::UNCLOSED.report(talker, format_args!("close failed: {}", os_text(&error)))
+            Status::UNCLOSED.report(console, format_args!("close failed: {}", os_text(&error)))
         }
     }
 }
@@ -97,24 +97,24 @@ fn rate(options: &PvArgs) -> Rate {
 impl<'a> Session<'a> {
     /// # Errors
     /// The status; the error has been reported.
-    pub fn new(options: &'a PvArgs, talker: &'a Talker, output: &Output) -> Result<Self, Status> {
-        let asked = asked_size(&options.display, talker)?;
+    pub fn new(options: &'a PvArgs, console: &'a Console, output: &Output) -> Result<Self, Status> {
+        let asked = asked_size(&options.display, console)?;
         // As in pv, a size of 0 is that of the inputs.
         let total = asked.or_else(|| total_bytes(options));
         let is_estimate = options.counts_lines() && asked.is_none();
         let (expected, estimated_bytes) = if is_estimate { (None, total) } else { (total, None) };
         let is_free = total.is_none() && !options.counts_lines();
         let device_bytes = inputs::device_bytes(output).filter(|_| is_free);
-        let screen = Arc::new(Mutex::new(Screen::new(options, talker)));
+        let screen = Arc::new(Mutex::new(Screen::new(options, console)));
         let delayed = Arc::new(DelayedStart::default());
-        let signals = SignalHandler::begin(&screen, Some(&delayed), talker)?;
+        let signals = SignalHandler::begin(&screen, Some(&delayed), console)?;
         let is_pipe = fcntl_getpipe_size(output).is_ok();
         let twin = is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten();
         let pipe = twin.filter(|_| gush_process::has_room()).and_then(pipes::enlarge);
-        signals.write_pid(options, talker).inspect_err(|_| lock(&screen).leave())?;
+        signals.write_pid(options, console).inspect_err(|_| lock(&screen).leave())?;
         Ok(Self {
             options,
-            talker,
+            console,
             screen,
             signals,
             delayed,
@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
                 Some(name) => quote::if_needed(name.as_ref()).to_string(),
                 None => "standard output".to_owned(),
             },
-            is_gnu_name: self.talker.is_gnu_name(),
+            is_gnu_name: self.console.is_gnu_name(),
         }
     }
 
@@ -223,10 +223,10 @@ impl<'a> Session<'a> {
     /// The status; the error has been reported.
     pub fn show(&self, plan: Plan, transfers: &Transfers<'_>) -> Result<DisplayHandle, Status> {
         DisplayHandle::start(plan, transfers, &self.screen, &self.delayed).map_err(|errno| {
-            let is_gnu_name = self.talker.is_gnu_name();
+            let is_gnu_name = self.console.is_gnu_name();
             let remedy = gush_text::remedy(Doing::Other, errno).filter(|_| !is_gnu_name);
             let (why, remedy) = (errno_text(errno), in_brackets(remedy));
-            Status::MISUSE.report(self.talker, format_args!("cannot show progress: {why}{remedy}"))
+            Status::MISUSE.report(self.console, format_args!("cannot show progress: {why}{remedy}"))
         })
     }
 
@@ -293,14 +293,17 @@ impl Drop for Session<'_> {
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn open_output(options: &PvArgs, talker: &Talker) -> Result<Output, Status> {
-    let fail = |status: Status, what: String| status.report(talker, what);
+pub fn open_output(options: &PvArgs, console: &Console) -> Result<Output, Status> {
+    let fail = |status: Status, what: String| status.report(console, what);
     let name = match (&options.output, options.discard) {
         (_, true) => OsStr::new("/dev/null"),
         (Some(name), false) => name,
         (None, false) if gush_process::was_closed(1) => {
-            let what =
-                if talker.is_gnu_name() { "failed to stat output file" } else { "standard output" };
+            let what = if console.is_gnu_name() {
+                "failed to stat output file"
+            } else {
+                "standard output"
+            };
             let why = errno_text(Errno::BADF);
             return Err(fail(Status::UNOPENED, format!("{what}: {why}")));
         }
@@ -312,10 +315,10 @@ pub fn open_output(options: &PvArgs, talker: &Talker) -> Result<Output, Status> 
                 .map_err(|why| fail(Status::TRANSFER, format!("standard output: --seek: {why}")));
         }
     };
-    refuse_input(options, talker, name)?;
+    refuse_input(options, console, name)?;
     let keeps = options.seek.is_some();
     let file = files::open(name, File::options().write(true).create(true).truncate(!keeps));
-    let file = file.map_err(|error| fail(Status::UNOPENED, unopened(talker, name, &error)))?;
+    let file = file.map_err(|error| fail(Status::UNOPENED, unopened(console, name, &error)))?;
     let output = Output::File(file);
     if let Some(bytes) = options.seek {
         let cut = truncate(&output, bytes).and_then(|()| seek_on(&output, bytes));
@@ -325,9 +328,9 @@ pub fn open_output(options: &PvArgs, talker: &Talker) -> Result<Output, Status> 
 }
 
 /// The message for an output that cannot be opened; pv's when invoked as pv.
-pub fn unopened(talker: &Talker, name: &OsStr, error: &io::Error) -> String {
+pub fn unopened(console: &Console, name: &OsStr, error: &io::Error) -> String {
     let (name, why, path) = (shown(name), os_text(error), name.as_ref());
-    if talker.is_gnu_name() {
+    if console.is_gnu_name() {
         return format!("{name}: {why}");
     }
     format!("{name}: open failed: {why}{}", in_brackets(remedy_to_store(path, error).as_deref()))
@@ -355,7 +358,7 @@ fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
 }
 
 /// Refuses to write to an input, which opening would truncate.
-pub fn refuse_input(options: &PvArgs, talker: &Talker, name: &OsStr) -> Result<(), Status> {
+pub fn refuse_input(options: &PvArgs, console: &Console, name: &OsStr) -> Result<(), Status> {
     let Ok(output) = stat(name) else { return Ok(()) };
     let is_output = |input: &&OsString| {
         let input = match input.as_encoded_bytes() {
@@ -367,7 +370,7 @@ pub fn refuse_input(options: &PvArgs, talker: &Talker, name: &OsStr) -> Result<(
     match options.files.iter().find(is_output) {
         Some(input) => {
             let what = format!("input file is output file: {}", shown(input));
-            Err(Status::SAME_FILE.report(talker, what))
+            Err(Status::SAME_FILE.report(console, what))
         }
         None => Ok(()),
     }

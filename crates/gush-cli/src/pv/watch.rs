@@ -18,16 +18,16 @@ use super::screen::Screen;
 use super::signals::lock;
 use super::status::Status;
 use super::{asked_size, plan};
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// Shows the descriptors of `targets` until all are closed or their processes have ended. A target
 /// that cannot be watched is reported, and the others are watched.
 ///
 /// # Errors
 /// The status if nothing can be watched; the error has been reported.
-pub fn run(options: &PvArgs, targets: &[WatchTarget], talker: &Talker) -> Result<Status, Status> {
-    let onlooker = Onlooker::begin(Screen::new(options, talker), talker)?;
-    let asked = asked_size(&options.display, talker)?;
+pub fn run(options: &PvArgs, targets: &[WatchTarget], console: &Console) -> Result<Status, Status> {
+    let onlooker = Onlooker::begin(Screen::new(options, console), console)?;
+    let asked = asked_size(&options.display, console)?;
     let layout = Layout::new(&options.display, Subject { is_sized: true, ..Subject::default() });
     let mut watch = Watch {
         plan: plan(options, layout),
@@ -47,14 +47,14 @@ pub fn run(options: &PvArgs, targets: &[WatchTarget], talker: &Talker) -> Result
                 if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()));
             let fd = target.fd.filter(|_| is_there).map(|fd| format!(" fd {fd}:"));
             let fd = fd.unwrap_or_default();
-            talker.say(format_args!("pid {}:{fd} {}", target.pid, text(&why)));
+            console.say(format_args!("pid {}:{fd} {}", target.pid, text(&why)));
             status.add(Status::UNOPENED);
         }
     }
     if watch.groups.is_empty() {
         return Err(status);
     }
-    onlooker.signals.write_pid(options, talker)?;
+    onlooker.signals.write_pid(options, console)?;
     watch.run();
     status.add(onlooker.end());
     Ok(status)

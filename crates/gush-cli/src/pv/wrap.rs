@@ -19,7 +19,7 @@ use super::state::{StopReason, TransferState};
 use super::status::Status;
 use super::transfer::{Session, Stage, close, open_output};
 use super::values::Monitored;
-use crate::talk::{Talker, remedy};
+use crate::console::{Console, remedy};
 
 /// Runs the command on the inputs, and moves its output to the output.
 ///
@@ -28,13 +28,13 @@ use crate::talk::{Talker, remedy};
 ///
 /// # Errors
 /// The status of a command that was not run; the error has been reported.
-pub fn run(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
+pub fn run(options: &PvArgs, console: &Console) -> Result<ExitCode, Status> {
     if options.store_and_forward.is_some() {
         let why = "-U cannot be used with a command; use -o to store its output";
-        return Err(Status::MISUSE.report(talker, why));
+        return Err(Status::MISUSE.report(console, why));
     }
-    let output = open_output(options, talker)?;
-    let mut session = Session::new(options, talker, &output)?;
+    let output = open_output(options, console)?;
+    let mut session = Session::new(options, console, &output)?;
     // The input goes to the command, which has no size.
     session.device_bytes = None;
     let session = session;
@@ -49,7 +49,7 @@ pub fn run(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
         Ok(child) => child,
         Err(error) => {
             let path = options.command[0].as_ref();
-            talker.say_unopened(path, &error, remedy(path, Doing::Starting, &error));
+            console.say_unopened(path, &error, remedy(path, Doing::Starting, &error));
             // As env(1) and timeout(1).
             let is_missing = error.kind() == std::io::ErrorKind::NotFound;
             return Ok(ExitCode::from(if is_missing { 127 } else { 126 }));
@@ -78,7 +78,7 @@ pub fn run(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
     let Moved { ended, output, mut status, is_written, unread_bytes } = moved.map_err(|error| {
         let why = os_text(&error);
         let what = format!("cannot start a thread to feed the command: {why}");
-        Status::MISUSE.report(talker, what)
+        Status::MISUSE.report(console, what)
     })?;
     let is_ended_here = matches!(out.stop_reason(), Some(StopReason::Signal | StopReason::Stall));
     // Only known if the size of the input is.
@@ -90,7 +90,7 @@ pub fn run(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
         _ => {}
     }
     status.add(session.report_checksum(&into));
-    status.add(close(output, talker));
+    status.add(close(output, console));
     // Lost output outweighs the status of the command.
     let own = is_written.then(|| ended.ok().and_then(own_status)).flatten();
     Ok(own.map_or(status.into(), ExitCode::from))

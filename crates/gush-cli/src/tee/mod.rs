@@ -18,8 +18,8 @@ use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, stat};
 use rustix::io::Errno;
 
 use crate::args;
+use crate::console::{Console, remedy_to_store};
 use crate::files;
-use crate::talk::{Talker, remedy_to_store};
 use address::Remote;
 use options::{Mode, TeeArgs};
 
@@ -39,16 +39,16 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     if options.ignore_interrupts {
         gush_process::ignore_interrupts();
     }
-    let mut talker = Talker::new(as_name);
+    let mut console = Console::new(as_name);
     // Likewise EFBIG at the limit on file sizes.
-    if let Err(status) = talker.outlives_file_size_limit() {
+    if let Err(status) = console.outlives_file_size_limit() {
         return status;
     }
     if options.mode().is_none() {
         // GNU tee ignores SIGPIPE with -p and --output-error.
-        talker = talker.ending_unread(|| {});
+        console = console.ending_unread(|| {});
     }
-    let mut reporter = Reporter { options: &options, talker, failed: false, died: false };
+    let mut reporter = Reporter { options: &options, console, failed: false, died: false };
     let Some(outputs) = open_outputs(&mut reporter, as_name) else { return ExitCode::FAILURE };
     if !outputs.is_empty() {
         copy(&outputs, &mut reporter);
@@ -123,7 +123,7 @@ fn open_outputs<'a>(reporter: &mut Reporter<'a>, as_name: &str) -> Option<Vec<Ou
             Ok(file) => outputs.push(Output::new(Place::Named(name, file), None)),
             Err(Unopened::Error(error)) => {
                 let remedy = remedy_to_store(name.as_ref(), &error);
-                reporter.talker.say_unopened(name, &error, remedy.as_deref());
+                reporter.console.say_unopened(name, &error, remedy.as_deref());
                 reporter.failed = true;
             }
             Err(Unopened::Source) => {
@@ -222,7 +222,7 @@ fn copy(outputs: &[Output<'_>], reporter: &mut Reporter<'_>) {
     match tee.on_loss(&mut lost).run() {
         Ok(report) if options.explain => {
             for line in report.explain().to_string().lines() {
-                reporter.talker.say(format_args!("standard input: {line}"));
+                reporter.console.say(format_args!("standard input: {line}"));
             }
         }
         Ok(_) => {}
@@ -233,7 +233,7 @@ fn copy(outputs: &[Output<'_>], reporter: &mut Reporter<'_>) {
 /// Reports errors, and keeps the exit status.
 struct Reporter<'a> {
     options: &'a TeeArgs,
-    talker: Talker,
+    console: Console,
     failed: bool,
     /// The reader of a pipe is gone, which ends a filter silently.
     died: bool,
@@ -249,7 +249,7 @@ impl Reporter<'_> {
     }
 
     fn failure(&mut self, why: impl std::fmt::Display) {
-        self.talker.say(why);
+        self.console.say(why);
         self.failed = true;
     }
 

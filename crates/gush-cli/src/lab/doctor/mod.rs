@@ -12,8 +12,8 @@ use gush_lab::probe::Probe;
 use gush_lab::probe::doctor::examine;
 
 use crate::args;
+use crate::console::{Console, write_out};
 use crate::pv::pipeline;
-use crate::talk::{Talker, write_out};
 
 /// Say what this kernel, this process and these paths allow: fact, consequence, remedy
 #[derive(Debug, Parser)]
@@ -63,9 +63,9 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(doctor) => doctor,
             Err(status) => return status,
         };
-    let talker = Talker::new("gush doctor");
+    let console = Console::new("gush doctor");
     if let Some(DoctorCommand::Pipeline { pid, json }) = command {
-        return pipeline::look_once(&pid, json, &talker);
+        return pipeline::look_once(&pid, json, &console);
     }
     let asked = !paths.is_empty();
     let paths = if asked { paths } else { vec![PathBuf::from(".")] };
@@ -76,7 +76,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let printed = shown.and_then(|shown| write_out(format!("{}\n", shown.trim_end()).as_bytes()));
     match printed {
-        Err(error) => talker.fail_output(&error),
+        Err(error) => console.fail_output(&error),
         Ok(()) if asked && examination.paths.iter().any(|path| !path.usable) => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
     }

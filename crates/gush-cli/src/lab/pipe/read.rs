@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use gush_lab::Error;
 use gush_lab::pipe::{ReadOptions, Reading, Waiting, closed, read};
 
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// Whether only failures are reported.
 fn is_silent(options: &ReadOptions) -> bool {
@@ -13,18 +13,18 @@ fn is_silent(options: &ReadOptions) -> bool {
 }
 
 pub fn run(options: &ReadOptions) -> ExitCode {
-    let talker = Talker::new("gush pipe read");
-    let reading = match measure(options, &talker) {
+    let console = Console::new("gush pipe read");
+    let reading = match measure(options, &console) {
         Ok(answer) => answer,
-        Err(error) => return talker.fail(error),
+        Err(error) => return console.fail(error),
     };
     let line = if options.csv { csv(options, &reading) } else { reading.to_string() };
-    let printed = talker.page(format!("{line}\n").as_bytes());
+    let printed = console.page(format!("{line}\n").as_bytes());
     match reading.cut_short(options.bytes()) {
-        Some(why) if options.bytes.is_some() => talker.fail(why),
+        Some(why) if options.bytes.is_some() => console.fail(why),
         Some(note) => {
             if !is_silent(options) {
-                talker.say(note);
+                console.say(note);
             }
             printed
         }
@@ -32,7 +32,7 @@ pub fn run(options: &ReadOptions) -> ExitCode {
     }
 }
 
-fn measure(options: &ReadOptions, talker: &Talker) -> Result<Reading, Error> {
+fn measure(options: &ReadOptions, console: &Console) -> Result<Reading, Error> {
     options.check()?;
     if gush_process::was_closed(0) {
         return Err(closed("standard input"));
@@ -40,7 +40,7 @@ fn measure(options: &ReadOptions, talker: &Talker) -> Result<Reading, Error> {
     options.shared.pin()?;
     if options.shared.verbose {
         // What is used, also where an option is left out.
-        talker.say(format_args!(
+        console.say(format_args!(
             "buffer: {} bytes, bytes: {}, waiting: {:?}, pattern: {:?}",
             options.buffer_bytes(),
             options.bytes(),
@@ -51,7 +51,7 @@ fn measure(options: &ReadOptions, talker: &Talker) -> Result<Reading, Error> {
     let silent = is_silent(options);
     let mut say = |note: &str| {
         if !silent {
-            talker.say(note);
+            console.say(note);
         }
     };
     read(options, &rustix::stdio::stdin(), &mut say)

@@ -6,15 +6,15 @@ use gush_lab::Error;
 use gush_lab::pipe::{WriteOptions, closed, without_huge_pages, write};
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::talk::Talker;
+use crate::console::Console;
 
 pub fn run(options: &WriteOptions) -> ExitCode {
-    let talker = Talker::new("gush pipe write");
-    let ended = run_or_fail(options, &talker).map(|()| ExitCode::SUCCESS);
-    ended.unwrap_or_else(|error| talker.fail(error))
+    let console = Console::new("gush pipe write");
+    let ended = run_or_fail(options, &console).map(|()| ExitCode::SUCCESS);
+    ended.unwrap_or_else(|error| console.fail(error))
 }
 
-fn run_or_fail(options: &WriteOptions, talker: &Talker) -> Result<(), Error> {
+fn run_or_fail(options: &WriteOptions, console: &Console) -> Result<(), Error> {
     options.check()?;
     if gush_process::was_closed(1) {
         return Err(closed("standard output"));
@@ -25,7 +25,7 @@ fn run_or_fail(options: &WriteOptions, talker: &Talker) -> Result<(), Error> {
     }
     if options.shared.verbose {
         // What is used, also where an option is left out.
-        talker.say(format_args!(
+        console.say(format_args!(
             "technique: {}, buffer: {} bytes, bytes: {}, waiting: {:?}, pattern: {:?}",
             options.technique(),
             options.buffer_bytes(),
@@ -37,14 +37,14 @@ fn run_or_fail(options: &WriteOptions, talker: &Talker) -> Result<(), Error> {
     let silent = options.shared.quiet || options.csv;
     let mut say = |note: &str| {
         if !silent {
-            talker.say(note);
+            console.say(note);
         }
     };
     let faults_before = page_faults();
     let bytes = write(options, &rustix::stdio::stdout(), &mut say)?;
     if options.shared.verbose {
         let faults = page_faults() - faults_before;
-        talker.say(format_args!("{bytes} bytes written, {faults} page faults"));
+        console.say(format_args!("{bytes} bytes written, {faults} page faults"));
     }
     Ok(())
 }

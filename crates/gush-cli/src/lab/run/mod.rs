@@ -14,17 +14,17 @@ use gush_text::{os_text, quote};
 
 use super::screen::{Outlook, Screen};
 use super::session::{Ended, Limits, Session};
+use crate::console::Console;
 use crate::files::takes_text_in_its_directory;
-use crate::talk::Talker;
 use options::is_stdout;
 pub use options::{RunArgs, percent};
 
 pub fn run(options: &RunArgs) -> ExitCode {
-    let talker = Talker::new("gush lab run");
-    compare(options, &talker).unwrap_or_else(|why| talker.fail(why))
+    let console = Console::new("gush lab run");
+    compare(options, &console).unwrap_or_else(|why| console.fail(why))
 }
 
-fn compare(options: &RunArgs, talker: &Talker) -> Result<ExitCode, String> {
+fn compare(options: &RunArgs, console: &Console) -> Result<ExitCode, String> {
     options.check_stdout()?;
     let files = options.exports().map(|(_, path, _)| path);
     let named = files.chain(options.report.as_deref()).filter(|path| !is_stdout(path));
@@ -43,9 +43,9 @@ fn compare(options: &RunArgs, talker: &Talker) -> Result<ExitCode, String> {
             return Err(why);
         }
     }
-    let begun = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
+    let begun = Session::begin(console.clone(), &options.keep, Probe::unpinned());
     let mut session = begun.map_err(|error| error.to_string())?;
-    let mut screen = Screen::new(talker.clone(), 0);
+    let mut screen = Screen::new(console.clone(), 0);
     if options.exports_to_stdout() {
         screen.tables_to_stderr();
     }
@@ -57,14 +57,14 @@ fn compare(options: &RunArgs, talker: &Talker) -> Result<ExitCode, String> {
         if session.run.interrupted || screen.is_broken() {
             break;
         }
-        summaries.push(measure(comparison, options, talker, &mut session, &mut screen));
+        summaries.push(measure(comparison, options, console, &mut session, &mut screen));
     }
     let ended = session.end();
     if options.json {
         screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
     }
     let is_empty = summaries.iter().all(Vec::is_empty) && !ended.run.interrupted;
-    match conclude(options, talker, &ended, &summaries, screen)? {
+    match conclude(options, console, &ended, &summaries, screen)? {
         ExitCode::SUCCESS if is_empty => Err(NOTHING.to_owned()),
         status => Ok(status),
     }
@@ -88,7 +88,7 @@ fn outlook(pace: Pace) -> Outlook {
 fn measure(
     comparison: &Comparison,
     options: &RunArgs,
-    talker: &Talker,
+    console: &Console,
     session: &mut Session,
     screen: &mut Screen,
 ) -> Vec<Summary> {
@@ -109,7 +109,7 @@ fn measure(
         let colon = if about.is_empty() { "" } else { ": " };
         screen.show(&format!("\n{name}{colon}{about}"));
     }
-    prepared.notes.iter().for_each(|note| talker.say(note));
+    prepared.notes.iter().for_each(|note| console.say(note));
     screen.set_outlook(outlook(pace));
     let mut schedule = Paced::new(pace, &prepared.baseline, comparison.figures.first());
     session.expect(&prepared.cases);
@@ -121,7 +121,7 @@ fn measure(
     prepared.end(
         |error| session.leave_out(&suite, error),
         |cleanup| {
-            talker.say(format_args!(
+            console.say(format_args!(
                 "interrupted: the cleanup '{cleanup}' runs on; to interrupt again ends it at once"
             ));
         },
@@ -148,7 +148,7 @@ fn measure(
 /// Writes the files, reports regressions, and returns the exit status.
 fn conclude(
     options: &RunArgs,
-    talker: &Talker,
+    console: &Console,
     ended: &Ended,
     summaries: &[Vec<Summary>],
     mut screen: Screen,
@@ -169,23 +169,23 @@ fn conclude(
     }
     if let Some(path) = &options.report {
         match ended.report(Some(path)) {
-            Ok(path) => talker.say(format_args!("report: {}", quote::if_needed(&path))),
+            Ok(path) => console.say(format_args!("report: {}", quote::if_needed(&path))),
             Err(why) => unwritten.push(why),
         }
     }
     let status = ended.last_words(screen);
-    unwritten.iter().for_each(|why| talker.say(why));
+    unwritten.iter().for_each(|why| console.say(why));
     if !unwritten.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
     match options.fail_if_slower.filter(|_| status == ExitCode::SUCCESS) {
-        Some(margin) => judged(summaries, margin, talker),
+        Some(margin) => judged(summaries, margin, console),
         None => Ok(status),
     }
 }
 
 /// Reports the contenders that are slower than the first of their comparison.
-fn judged(summaries: &[Vec<Summary>], margin: f64, talker: &Talker) -> Result<ExitCode, String> {
+fn judged(summaries: &[Vec<Summary>], margin: f64, console: &Console) -> Result<ExitCode, String> {
     /// Everything was measured, and a contender is slower than permitted.
     const SLOWER: u8 = 2;
 
@@ -212,7 +212,7 @@ fn judged(summaries: &[Vec<Summary>], margin: f64, talker: &Talker) -> Result<Ex
                 }
             };
             let (label, first, percent) = (&one.label, &summaries[0].label, margin * 100.0);
-            talker.say(format_args!(
+            console.say(format_args!(
                 "{label} is {how} than {first} by more than {percent:.1} %: {by}"
             ));
             status = ExitCode::from(SLOWER);

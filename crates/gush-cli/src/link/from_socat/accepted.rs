@@ -10,10 +10,10 @@ use gush_link::address::{Address, Kind, Opt, OptRow, Takes};
 use tempfile::TempDir;
 
 use super::{Report, addresses, options, translated};
+use crate::console::Console;
 use crate::link::messages::Messages;
 use crate::link::options::Options;
 use crate::link::{command, link};
-use crate::talk::Talker;
 
 /// The arguments of addresses by the start of socat's name; the longer start is first. `@` is a
 /// directory with the files that addresses and options name.
@@ -122,7 +122,7 @@ const WITH_PAIRS: [Kind; 6] =
 /// Translates lines, and starts what is printed as far as its addresses are opened.
 struct Starts {
     dir: TempDir,
-    talker: Talker,
+    console: Console,
     messages: Messages,
     /// By the words before the addresses.
     known: HashMap<Vec<String>, Options>,
@@ -150,7 +150,7 @@ impl Starts {
         write("authorities/0a1b2c3d.0", &certificate);
         Self {
             dir,
-            talker: Talker::new("gush link"),
+            console: Console::new("gush link"),
             messages: Messages::default(),
             known: HashMap::new(),
             accepted: 0,
@@ -197,7 +197,7 @@ impl Starts {
         let options = self.known.get_mut(before).expect("it is there");
         options.first = addresses[0].clone().into();
         options.second = addresses[1].clone().into();
-        let link = link(options, &self.talker, &self.messages)?;
+        let link = link(options, &self.console, &self.messages)?;
         link.check().map_err(|failure| failure.to_string())
     }
 }

@@ -24,7 +24,7 @@ use gush_link::address::{Address, AddressError, Kind, Opt, Target};
 use gush_link::gush_net::Direction;
 use gush_link::{Link, Settings};
 
-use crate::talk::Talker;
+use crate::console::Console;
 
 /// Joins unquoted arguments after `--from-socat` to a single one.
 pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
@@ -40,12 +40,12 @@ pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Prints the equivalent of `arguments`, as they follow `socat` in a shell.
-pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
+pub fn run(arguments: &str, console: &Console) -> ExitCode {
     let mut report = Report::default();
     let line = line(arguments, &mut report);
-    let Some(line) = line.filter(|_| report.is_whole()) else { return report.refused(talker) };
-    report.notes(talker);
-    talker.page(format!("{line}\n").as_bytes())
+    let Some(line) = line.filter(|_| report.is_whole()) else { return report.refused(console) };
+    report.notes(console);
+    console.page(format!("{line}\n").as_bytes())
 }
 
 /// A further line of the error about a word of socat's.
@@ -80,17 +80,17 @@ impl Report {
 
     /// Reports the parts without an equivalent. Notes are about a command, but expansions may be
     /// why there is none.
-    pub fn refused(&self, talker: &Talker) -> ExitCode {
-        self.wrong.iter().for_each(|part| talker.say(part));
-        self.missing.iter().for_each(|part| talker.say(format_args!("no equivalent: {part}")));
-        self.unexpanded.iter().for_each(|note| talker.say(format_args!("note: {note}")));
+    pub fn refused(&self, console: &Console) -> ExitCode {
+        self.wrong.iter().for_each(|part| console.say(part));
+        self.missing.iter().for_each(|part| console.say(format_args!("no equivalent: {part}")));
+        self.unexpanded.iter().for_each(|note| console.say(format_args!("note: {note}")));
         ExitCode::FAILURE
     }
 
     /// Reports differences of the equivalent, none of which loses or changes data.
-    pub fn notes(&self, talker: &Talker) {
+    pub fn notes(&self, console: &Console) {
         for note in self.unexpanded.iter().chain(&self.notes) {
-            talker.say(format_args!("note: {note}"));
+            console.say(format_args!("note: {note}"));
         }
     }
 

@@ -26,7 +26,7 @@ use super::onlooker::{Onlooker, SLICE};
 use super::screen::Screen;
 use super::signals::lock;
 use super::status::Status;
-use crate::talk::{self, Talker, write_out};
+use crate::console::{self, Console, write_out};
 use find::{Facts, Processes, Seen, pipelines};
 use look::{Look, Tracked};
 use sample::open_end;
@@ -62,21 +62,21 @@ const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn run(options: &PvArgs, selector: Selector, talker: &Talker) -> Result<Status, Status> {
-    let watcher = Watcher::begin(selector).map_err(|why| Status::OTHER.report(talker, why))?;
+pub fn run(options: &PvArgs, selector: Selector, console: &Console) -> Result<Status, Status> {
+    let watcher = Watcher::begin(selector).map_err(|why| Status::OTHER.report(console, why))?;
     if options.widen {
-        watcher.widen(talker);
+        watcher.widen(console);
     }
     if options.once {
-        return once(watcher, options, talker);
+        return once(watcher, options, console);
     }
-    let screen = Screen::new(options, talker);
+    let screen = Screen::new(options, console);
     if !screen.is_used() && !options.display.quiet && !options.json {
         let why = "standard error is not a terminal: use --once, -n, --json, or -f";
-        return Err(Status::OTHER.report(talker, why));
+        return Err(Status::OTHER.report(console, why));
     }
-    let onlooker = Onlooker::begin(screen, talker)?;
-    let written = match onlooker.signals.write_pid(options, talker) {
+    let onlooker = Onlooker::begin(screen, console)?;
+    let written = match onlooker.signals.write_pid(options, console) {
         Ok(()) => follow(watcher, options, &onlooker),
         Err(status) => {
             onlooker.end();
@@ -85,18 +85,18 @@ pub fn run(options: &PvArgs, selector: Selector, talker: &Talker) -> Result<Stat
     };
     let mut status = onlooker.end();
     if let Err(error) = written {
-        talker.fail_output(&error);
+        console.fail_output(&error);
         status.add(Status::TRANSFER);
     }
     Ok(status)
 }
 
 /// One look at the pipeline of a process, for `gush doctor pipeline`.
-pub fn look_once(pid: &str, json: bool, talker: &Talker) -> ExitCode {
+pub fn look_once(pid: &str, json: bool, console: &Console) -> ExitCode {
     let begun = Selector::from_str(pid).map_err(str::to_owned).and_then(Watcher::begin);
     let options = PvArgs { json, ..PvArgs::default() };
-    let begun = begun.map_err(|why| Status::OTHER.report(talker, why));
-    match begun.and_then(|watcher| once(watcher, &options, talker)) {
+    let begun = begun.map_err(|why| Status::OTHER.report(console, why));
+    match begun.and_then(|watcher| once(watcher, &options, console)) {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -120,12 +120,12 @@ fn lines(options: &PvArgs, looks: &[Look], columns: usize) -> Vec<String> {
 
 fn print(options: &PvArgs, looks: &[Look]) -> io::Result<()> {
     let is_cut = io::stdout().is_terminal();
-    let lines = lines(options, looks, if is_cut { talk::columns() } else { usize::MAX });
+    let lines = lines(options, looks, if is_cut { console::columns() } else { usize::MAX });
     write_out(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())
 }
 
 /// Looks until the verdict is certain, for 1 to 3 s.
-fn once(mut watcher: Watcher, options: &PvArgs, talker: &Talker) -> Result<Status, Status> {
+fn once(mut watcher: Watcher, options: &PvArgs, console: &Console) -> Result<Status, Status> {
     let mut due = SHORTEST_LOOK;
     while watcher.sample() {
         let now = watcher.now();
@@ -142,10 +142,10 @@ fn once(mut watcher: Watcher, options: &PvArgs, talker: &Talker) -> Result<Statu
     }
     let looks = watcher.looks();
     if looks.is_empty() {
-        return Err(Status::OTHER.report(talker, "the pipeline has ended"));
+        return Err(Status::OTHER.report(console, "the pipeline has ended"));
     }
     print(options, &looks).map_err(|error| {
-        talker.fail_output(&error);
+        console.fail_output(&error);
         Status::TRANSFER
     })?;
     Ok(Status::default())
@@ -164,7 +164,7 @@ fn follow(mut watcher: Watcher, options: &PvArgs, onlooker: &Onlooker) -> io::Re
             if options.json || options.display.numeric {
                 written = print(options, &looks);
             } else {
-                let lines = lines(options, &looks, talk::columns());
+                let lines = lines(options, &looks, console::columns());
                 lock(&onlooker.screen).show_block(&lines);
             }
         }
@@ -261,13 +261,13 @@ impl Watcher {
     }
 
     /// Enlarges all pipes, and reports the sizes. They stay: the stages are not ours.
-    fn widen(&self, talker: &Talker) {
+    fn widen(&self, console: &Console) {
         for edge in self.tracked.iter().flat_map(|one| &one.graph.edges) {
             let Some(end) = open_end(edge) else { continue };
             let Ok(before) = fcntl_getpipe_size(&end) else { continue };
             let after = gush::pipe::enlarge(&end).unwrap_or(before);
             let bytes = |bytes: usize| exact_bytes(bytes as u64);
-            talker.say(match after > before {
+            console.say(match after > before {
                 true => format!(
                     "{}: {} instead of {}",
                     edge.name.display(),

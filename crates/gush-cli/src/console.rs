@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 /// Writes the messages of one command to standard error.
 #[derive(Debug, Clone)]
-pub struct Talker {
+pub struct Console {
     prefix: String,
     /// Makes a line of a message, in the place of the prefix.
     stamp: Option<fn(&str) -> String>,
@@ -31,7 +31,7 @@ pub trait MessageSink: Debug + Send + Sync {
     fn say(&self, line: &[u8]);
 }
 
-impl Talker {
+impl Console {
     /// `as_name` is the command as typed: the messages of `gush cat` start with `gush: cat:`, those
     /// of plain `cat` with `cat:`.
     pub fn new(as_name: &str) -> Self {
@@ -102,7 +102,7 @@ impl Talker {
         }
     }
 
-    /// As [`Talker::say`], for the thread that ends the program on a signal: drops the message if
+    /// As [`Console::say`], for the thread that ends the program on a signal: drops the message if
     /// standard error is full, and waits for no lock.
     pub fn say_at_once(&self, what: impl Display) {
         let text = self.line(&what.to_string());
@@ -142,7 +142,7 @@ impl Talker {
     }
 
     /// Writes `text` to standard error without a prefix. Failures are ignored, except for EPIPE
-    /// after [`Talker::ending_unread`]: there is nowhere left to report them.
+    /// after [`Console::ending_unread`]: there is nowhere left to report them.
     pub fn print(&self, text: impl Display) {
         let text = text.to_string();
         if let Some(sink) = &self.sink {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn messages_start_with_what_the_user_typed() {
-        assert_eq!(Talker::new("gush cat").prefix, "gush: cat");
-        assert_eq!(Talker::new("cat").prefix, "cat");
+        assert_eq!(Console::new("gush cat").prefix, "gush: cat");
+        assert_eq!(Console::new("cat").prefix, "cat");
     }
 }
