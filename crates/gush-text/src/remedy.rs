@@ -83,6 +83,9 @@ const NO_INTERPRETER: &str =
     "the file is there, but not the interpreter that its first line names, or its loader";
 /// EACCES of execve(2) for a directory.
 const NO_FILE: &str = "it is a directory, and no program";
+/// EACCES of execvp(3), which found the program nowhere else in PATH.
+const DENIED_IN_PATH: &str =
+    "no such program in PATH is executable, or a directory of PATH may not be searched";
 
 /// The remedy if `errno` was the answer to a call for this, where there is one.
 ///
@@ -101,7 +104,8 @@ pub fn remedy(doing: Doing, errno: Errno) -> Option<&'static str> {
 
 /// As [`remedy`], of a call on `name` in `directory` (openat(2)). The file and its file system may
 /// show more than the errno: an attribute of chattr(1) is in the way, inodes are lacking and not
-/// space, an interpreter is missing and not the program, a program's name is that of a directory.
+/// space, an interpreter is missing and not the program, a program's name is that of a directory,
+/// or is looked for in PATH.
 ///
 /// ```
 /// use std::fs::File;
@@ -128,11 +132,12 @@ pub fn remedy_at(
             let is_there = look_at(directory, name, true).is_ok();
             (is_there && has_slash(name)).then_some(NO_INTERPRETER)
         }
+        (Doing::Starting, Errno::ACCESS) if !has_slash(name) => Some(DENIED_IN_PATH),
         (Doing::Starting, Errno::ACCESS) => {
             let is_directory = look_at(directory, name, true).is_ok_and(|file| {
                 FileType::from_raw_mode(file.stx_mode.into()) == FileType::Directory
             });
-            (is_directory && has_slash(name)).then_some(NO_FILE)
+            is_directory.then_some(NO_FILE)
         }
         (Doing::Opening, Errno::PERM) => {
             look_at(directory, name, true).ok().and_then(|file| attribute(&file))
@@ -253,6 +258,13 @@ fn followed(path: &Path) -> Cow<'_, Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_of_path_that_is_denied_may_be_missing() {
+        let remedy = |name| remedy_at(fs::CWD, name, Doing::Starting, Errno::ACCESS);
+        assert!(remedy("no-such").expect("of PATH").contains("a directory of PATH"));
+        assert!(remedy("./no-such").expect("of a file").contains("chmod +x"));
+    }
 
     #[test]
     fn every_row_is_reached() {
