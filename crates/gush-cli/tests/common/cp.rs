@@ -1,6 +1,7 @@
 //! `gush cp` in a directory of a test's own.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -65,6 +66,35 @@ pub fn tree(files: &[&str]) -> tempfile::TempDir {
         fs::write(path, name).unwrap();
     }
     dir
+}
+
+/// A temporary directory that goes with all in it, where only root can remove from a directory
+/// that its owner may not write to.
+pub struct Closable(pub tempfile::TempDir);
+
+impl Deref for Closable {
+    type Target = tempfile::TempDir;
+
+    fn deref(&self) -> &tempfile::TempDir {
+        &self.0
+    }
+}
+
+impl Drop for Closable {
+    fn drop(&mut self) {
+        open_directories(self.path());
+    }
+}
+
+/// Removes a tree with such directories.
+pub fn remove_tree(root: &Path) {
+    open_directories(root);
+    fs::remove_dir_all(root).unwrap();
+}
+
+fn open_directories(root: &Path) {
+    // What this leaves closed, the removal reports.
+    let _ = Command::new("chmod").args(["-R", "-f", "u+rwX"]).arg(root).status();
 }
 
 /// The paths below a directory, files and directories.

@@ -408,9 +408,9 @@ fn with_stable_a_source_whose_times_do_not_show_changes_is_refused_before_it_is_
             assert!(said.contains(&text), "{more:?}: {said}");
         }
     }
-    for source in ["/proc/version", "/dev/null"] {
-        assert!(cp(dir.path(), &[source, "b"]).status.success(), "without --stable: {source}");
+    for (source, target) in [("/proc/version", "b"), ("/dev/null", "c")] {
+        assert!(cp(dir.path(), &[source, target]).status.success(), "without --stable: {source}");
     }
     assert!(cp(dir.path(), &["--stable", "-R", "fifo", "anew"]).status.success(), "made anew");
-    assert_eq!(crate::common::cp::names(dir.path()), ["anew", "b", "fifo"]);
+    assert_eq!(crate::common::cp::names(dir.path()), ["anew", "b", "c", "fifo"]);
 }

@@ -12,12 +12,12 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::common::cp::{fails, names, script, stderr, succeeds};
+use crate::common::cp::{Closable, fails, names, remove_tree, script, stderr, succeeds};
 use crate::common::{gush, nobody, noise, skipped};
 
 /// A tree with each kind of entry that a copy keeps.
-fn tree() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
+fn tree() -> Closable {
+    let dir = Closable(tempfile::tempdir().unwrap());
     let root = dir.path().join("a");
     for (number, name) in ["", "b", "b/c", "b/c/d", "e", "empty"].into_iter().enumerate() {
         let at = root.join(name);
@@ -103,7 +103,7 @@ fn ranks_in_any_order_copy_a_tree_as_one_process_does() {
         }
         assert_eq!(state(&dir.path().join("d")), expected, "{order:?}");
         assert_eq!(names(dir.path()), ["a", "d"]);
-        fs::remove_dir_all(dir.path().join("d")).unwrap();
+        remove_tree(&dir.path().join("d"));
     }
 }
 
@@ -163,7 +163,7 @@ fn a_manifest_is_copied_when_every_share_is_whole() {
         }
         assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
         assert_eq!(names(dir.path()), ["a", "d"]);
-        fs::remove_dir_all(dir.path().join("d")).unwrap();
+        remove_tree(&dir.path().join("d"));
     }
 }
 
@@ -192,7 +192,7 @@ fn a_manifest_with_other_names_is_linked_to_what_the_ranks_have_copied() {
         }
         let [copy, source] = ["d", "a"].map(|name| state(&dir.path().join(name)));
         assert_eq!(copy, source, "{rule:?}");
-        fs::remove_dir_all(dir.path().join("d")).unwrap();
+        remove_tree(&dir.path().join("d"));
     }
 }
 
@@ -208,7 +208,7 @@ fn share_of(dir: &Path, rank: u32, ranks: u32) -> impl Fn(&str) -> bool + use<> 
     let copied = script(&dir.join("probe"), "find . ! -type d -printf '%P\n'").stdout;
     let copied = String::from_utf8(copied).unwrap();
     fs::remove_dir_all(state).unwrap();
-    fs::remove_dir_all(dir.join("probe")).unwrap();
+    remove_tree(&dir.join("probe"));
     move |name| copied.lines().any(|line| line == name)
 }
 

@@ -123,7 +123,7 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
             "exit status 1 before gush answered (`./other h gush --version` shows why)\n",
         ),
         (
-            "exec no-such-gush",
+            "exec ./no-such-gush",
             "exit status 127 before gush answered (--remote-gush names another program; `./other h",
         ),
         // The greeting of gush, then an end; nothing is read, and a write waits for room.

@@ -26,8 +26,9 @@ pub fn a_tree_arrives_by(copy: &str) {
         &format!(
             "{TREE}
             setfattr -n user.k -v v s/a; setfacl -m u:1234:r s/big; setfacl -d -m g:55:rx s/d
-            [ $(id -u) != 0 ] || {{ chown 1001:1002 s/d s/big; chmod 4711 s/big; mknod s/null c 1 3; }}
-            chmod 0 s/empty
+            chmod 500 s/empty
+            [ $(id -u) != 0 ] ||
+                {{ chown 1001:1002 s/d s/big; chmod 4711 s/big; mknod s/null c 1 3; chmod 0 s/empty; }}
             {copy}
             look() {{ (cd $1; find . -printf '%P %M %n %U %G %s %T@ %l %b\\n' | sort
                 getfacl -Rnp .; find . ! -type l -exec getfattr -hd {{}} +

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{both, end, share_of, start, state, tree, wait_for};
-use crate::common::cp::{fails, names, stderr};
+use crate::common::cp::{Closable, fails, names, remove_tree, stderr};
 use crate::common::{gush, noise};
 
 #[test]
@@ -44,7 +44,7 @@ fn the_share_of_a_rank_that_was_killed_is_taken_up() {
         }
         assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{lost}");
         assert_eq!(names(dir.path()), ["a", "d"]);
-        fs::remove_dir_all(dir.path().join("d")).unwrap();
+        remove_tree(&dir.path().join("d"));
     }
 }
 
@@ -69,7 +69,7 @@ fn the_scheduler_sets_the_rank() {
             assert_eq!(status, Some(0), "{rank_name}: {said}");
         }
         assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{rank_name}");
-        fs::remove_dir_all(dir.path().join("d")).unwrap();
+        remove_tree(&dir.path().join("d"));
     }
 }
 
@@ -105,7 +105,7 @@ fn launch(dir: &Path, variables: [Variables<'_>; 2]) -> Child {
 }
 
 /// A tree that rank 1 of 2 has not copied whole: so says the report that an earlier launch left.
-fn with_report_of(variables: [Variables<'_>; 2]) -> tempfile::TempDir {
+fn with_report_of(variables: [Variables<'_>; 2]) -> Closable {
     let dir = tree();
     let is_own = share_of(dir.path(), 1, 2);
     let hindered = (0..20).find(|file| is_own(&format!("e/f{file}"))).unwrap();

@@ -694,11 +694,10 @@ fn a_large_source_that_becomes_small_between_the_ranks_is_copied() {
         let first = start(dir.path(), order[0], &words);
         // Rank 0 waits for the other once its share is done.
         wait_for(&dir.path().join(format!(".d.gush-shards/rank-{}.done", &order[0][..1])));
-        for name in ["holes", "guarded", "sub/data"] {
-            let file =
-                fs::File::options().write(true).open(dir.path().join("a").join(name)).unwrap();
-            file.set_len(10_000_000).unwrap();
-        }
+        let text = "cd a && chmod u+w guarded && truncate -s 10000000 holes guarded sub/data &&
+            chmod u-w guarded";
+        let output = script(dir.path(), text);
+        assert!(output.status.success(), "{}", stderr(&output));
         for child in [start(dir.path(), order[1], &words), first] {
             let (status, said) = end(child);
             assert_eq!(status, Some(0), "{order:?}: {said}");
