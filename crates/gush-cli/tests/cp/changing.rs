@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::common::cp::{cp, names, shares_blocks, stderr, with_files};
 use crate::common::{gush, noise, not_applicable, skipped, strace};
@@ -28,9 +28,9 @@ fn changed_meanwhile(
     for _ in 0..ATTEMPTS {
         prepare();
         let all = fs::read(source).unwrap();
-        let mut child = command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_for_bytes(&mut child);
-        stop(&mut child);
+        let child = command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for_bytes(&child);
+        stop(&child);
         // Reserved space, and a size given ahead, show nothing: the bytes do.
         let arrived = written(&child).and_then(|file| fs::read(file).ok());
         let is_under_way = arrived.is_some_and(|arrived| arrived != all);
@@ -71,16 +71,19 @@ fn written(child: &Child) -> Option<PathBuf> {
     })
 }
 
-/// Until the process, or a child of it, has written to disk or allocated space.
-fn wait_for_bytes(child: &mut Child) {
-    while child.try_wait().unwrap().is_none() && written(child).is_none() {
+/// Until the process, or a child of it, has written to disk or allocated space. One that has ended
+/// is not waited for: its number would be another's, and a signal could not be sent.
+fn wait_for_bytes(child: &Child) {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let has_ended = || waitid(WaitId::Pid(Pid::from_child(child)), ended).unwrap().is_some();
+    while !has_ended() && written(child).is_none() {
         std::thread::yield_now();
     }
 }
 
 /// Stops the process, and waits until it and its children stand still. Those of a stopped strace
 /// wait in a call, or for strace after their last one.
-fn stop(child: &mut Child) {
+fn stop(child: &Child) {
     kill_process(Pid::from_child(child), Signal::STOP).unwrap();
     let stands_still = |pid: &String| {
         let still = if *pid == child.id().to_string() { "TZX" } else { "tTZXS" };

@@ -13,7 +13,7 @@ use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::events::Events;
 use crate::new_directory::{self, Entered};
-use crate::options::{CopyOptions, Dereference, Make, Update};
+use crate::options::{CopyOptions, Dereference, Make, ModeRule, Update};
 use crate::place::{Place, kind, same_file};
 
 /// A directory to be copied.
@@ -73,13 +73,15 @@ impl Entrance<'_> {
             }
             let restore_bits = self.restore_bits(&found.stat, umask);
             let entered = Entered { restore_bits, ..found };
-            return Ok((
-                source,
-                match restore_bits {
-                    Some(_) => entered.lend_bits(&self.target)?,
-                    None => entered,
-                },
-            ));
+            // Another rank may have made it, which is known only to the walk that comes last.
+            let is_others = self.is_shared
+                && self.made.is_some()
+                && self.options.preserve.mode == ModeRule::Keep;
+            let entered = match restore_bits.is_some() || is_others {
+                true => entered.lend_bits(&self.target)?,
+                false => entered,
+            };
+            return Ok((source, entered));
         }
         if self.options.dry_run {
             let asks = matches!(existing, Existing::Nothing) && !self.is_new;
