@@ -25,6 +25,10 @@ use crate::workers::{Balance, LoadGuard, Seat, Workers};
 /// How long a handover may go on once the link drains.
 const LAST_GROUPS: Duration = Duration::from_secs(1);
 
+/// How many clients a thread accepts before the clients that it serves, and the other threads that
+/// accept, have their turn. A turn of the runtime costs an epoll_wait(2).
+const ACCEPT_BATCH: usize = 4;
+
 /// A client of a link that serves many.
 pub(crate) struct Client {
     work: Work,
@@ -88,6 +92,7 @@ impl Acceptor {
     /// Accepts while the link does, and only while no other thread has fewer clients.
     pub async fn run(self, balance: Balance) {
         let Self { mut listener, places, open, mut accepting } = self;
+        let mut batched = 0;
         let place = || balance.has_fewest().then(|| places.free_now()).flatten();
         loop {
             let now = accepting.wait_for(|now| *now != Accepting::Rests).await.map(|now| *now);
@@ -116,7 +121,7 @@ impl Acceptor {
             let work = Work::Serve(open.shared.arrived(client));
             let client = Client { work, _place: Some(place), open: Arc::clone(&open) };
             tokio::spawn(client.serve(balance.guard()));
-            tokio::task::yield_now().await;
+            yield_after_batch(&mut batched).await;
         }
         listener.close();
         drop(accepting);
@@ -195,6 +200,7 @@ impl Server {
     async fn accept_clients(&mut self) -> Result<(), Failure> {
         let shared = Arc::clone(&self.shared);
         let mut over = pin!(no_more_clients(&shared));
+        let mut batched = 0;
         loop {
             let accepts = self.role.accepts();
             let Self { listener, places, role, accepting, .. } = self;
@@ -216,9 +222,8 @@ impl Server {
                 event = role.event() => event,
                 (accepted, place) = accepted, if accepts => {
                     self.serve(accepted?, place);
-                    // Another thread may accept the next client while this one is served.
                     if self.accepting.receiver_count() > 0 {
-                        tokio::task::yield_now().await;
+                        yield_after_batch(&mut batched).await;
                     }
                     continue;
                 }
@@ -326,6 +331,15 @@ impl Server {
         let closing = end.close(settings.linger, settings.drain_limit());
         let closed = until(shared.stop.cancelled(), closing).await;
         ended.and(drained).and(closed.unwrap_or(Ok(())))
+    }
+}
+
+/// Counts a client that was accepted, and yields after the last of a batch.
+async fn yield_after_batch(batched: &mut usize) {
+    *batched += 1;
+    if *batched == ACCEPT_BATCH {
+        *batched = 0;
+        tokio::task::yield_now().await;
     }
 }
 
