@@ -233,8 +233,8 @@ fn the_journal_of_another_copy_is_refused() {
     assert!(!output.status.success(), "{}", stderr(&output));
 }
 
-/// Root may write to any file. The copy that goes on made the file, and so may make it anew, also in
-/// a directory that was complete before the lines of its files were written.
+/// Root may write to any file. The copy that goes on made the file, and so may make it anew, also
+/// in a directory that was complete before the lines of its files were written.
 #[test]
 fn a_copy_that_goes_on_replaces_its_own_files_that_nobody_may_write_to() {
     let user = match nobody() {
