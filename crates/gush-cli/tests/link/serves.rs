@@ -1,6 +1,6 @@
 //! `gush link` as a server: who is served, how many, and the files that are left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -180,51 +180,6 @@ fn a_further_thread_takes_clients_itself() {
         takers().len() == 2
     });
     drop(stay);
-}
-
-/// Between two accepts the runtime would ask for events, which costs a call for each client.
-#[test]
-fn clients_that_wait_are_accepted_several_at_a_time() {
-    let dir = TempDir::new().unwrap();
-    let calls = dir.path().join("calls");
-    let traced = ["-D", "-e", "trace=accept4,?epoll_wait,epoll_pwait", "-o"];
-    let mut command = match strace(&[&traced[..], &[calls.to_str().unwrap()]].concat()) {
-        Ok(command) => command,
-        Err(why) => return skipped(&why),
-    };
-    command.args(["link", "--threads=2", "--log=info", LISTEN, &format!("tcp:{}", echo())]);
-    let link = Running::of(command);
-    let place = link.place();
-    let stay = two_that_stay(&link);
-    link.signal(Signal::STOP);
-    let is_stopped = |stat: String| stat.rsplit(") ").next().unwrap().starts_with(['T', 't']);
-    eventually("the link is stopped", || {
-        let mut threads = fs::read_dir(format!("/proc/{}/task", link.pid())).unwrap();
-        threads.all(|thread| {
-            is_stopped(fs::read_to_string(thread.unwrap().path().join("stat")).unwrap())
-        })
-    });
-    let mut queued: Vec<_> = (0..8).map(|_| client_of(&place)).collect();
-    link.signal(Signal::CONT);
-    assert!(queued.iter_mut().all(echoes), "each is served");
-    // Of each thread, how many clients it accepts before it asks for events.
-    let batches = || {
-        let (mut open, mut all) = (BTreeMap::<String, usize>::new(), Vec::new());
-        for call in fs::read_to_string(&calls).unwrap().lines() {
-            let thread = call.split_whitespace().next().unwrap_or_default().to_owned();
-            match (call.contains("sa_family"), call.contains("wait(")) {
-                (true, _) => *open.entry(thread).or_default() += 1,
-                (_, true) => all.extend(open.remove(&thread)),
-                _ => {}
-            }
-        }
-        all.extend(open.into_values());
-        all
-    };
-    eventually("all are traced", || batches().iter().sum::<usize>() == 10);
-    let longest = batches().into_iter().max().unwrap();
-    assert!((2..=4).contains(&longest), "{longest} in a row: {:?}", batches());
-    drop((stay, queued));
 }
 
 #[test]

@@ -52,9 +52,9 @@ fn settings(terminal: &OwnedFd) -> String {
     let Termios { input_modes, output_modes, local_modes, .. } = &all;
     // Without the speed of the input (CIBAUD), where 0 is that of the output.
     let control_modes = all.control_modes - ControlModes::from_bits_retain(0x100f_0000);
-    let [min, time] = [SpecialCodeIndex::VMIN, SpecialCodeIndex::VTIME]
-        .map(|index| u32::from(all.special_codes[index]));
-    let numbers = [all.output_speed(), all.input_speed(), min, time];
+    let codes = [SpecialCodeIndex::VMIN, SpecialCodeIndex::VTIME, SpecialCodeIndex::VINTR]
+        .map(|index| all.special_codes[index]);
+    let numbers = (all.output_speed(), all.input_speed(), codes);
     format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {numbers:?}")
 }
 
@@ -481,9 +481,14 @@ fn a_line_is_set_as_socat_sets_it() {
             before.input_modes ^= InputModes::from_bits_retain(0x7fff);
             before.output_modes ^= OutputModes::OLCUC | OutputModes::ONLRET | OutputModes::XTABS;
             before.control_modes ^= ControlModes::CLOCAL | ControlModes::CSTOPB;
-            before.local_modes |=
-                LocalModes::XCASE | LocalModes::NOFLSH | LocalModes::TOSTOP | LocalModes::ECHONL;
+            before.local_modes |= LocalModes::XCASE
+                | LocalModes::NOFLSH
+                | LocalModes::TOSTOP
+                | LocalModes::ECHONL
+                | LocalModes::ECHOPRT
+                | LocalModes::FLUSHO;
             before.special_codes[SpecialCodeIndex::VTIME] = 5;
+            before.special_codes[SpecialCodeIndex::VINTR] = b'x';
             before.set_speed(19_200).unwrap();
             tcsetattr(&line, OptionalActions::Now, &before).unwrap();
             let unset = settings(&ours);
@@ -512,7 +517,7 @@ fn settings_of_what_is_no_terminal_are_refused() {
     let cases = [
         ("file:x,cs9", "unknown option 'cs9' of file; did you mean 'cs"),
         ("file:x,min=300", "min takes the number of a byte"),
-        ("file:x,b9600=1", "has no value"),
+        ("file:x,b9600=1", "takes no value"),
         ("exec:cat,b9600", "needs pty too"),
     ];
     for (address, why) in cases {

@@ -265,7 +265,7 @@ options! {
     SocksUser "socksuser" [] Name, [], "user name to send to the proxy (default: LOGNAME, USER or anonymous)";
     Link "link" ["symbolic-link"] Path, [], "symbolic link to the pseudo-terminal, removed at the end; with unlink an existing link is replaced; with several clients it points to the newest";
     WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "wait until a program opens the pseudo-terminal, and end when it is closed";
-    Terminal "SETTING" [] Flag, [Pty], "terminal settings in their order, as in stty(1): raw (alters nothing, echoes nothing, knows no end-of-file character), stty-raw (leaves the echo), rawer (as in socat), sane, echo=0, b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; restored at the end";
+    Terminal "SETTING" [] Flag, [Pty], "terminal settings in their order: raw (alters nothing, echoes nothing, knows no end-of-file character), stty-raw (as raw of stty(1): leaves echo, size and parity), rawer (as in socat: also the speed is 0), sane (as in socat), echo=0, b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; restored at the end";
     Crnl "crnl" ["crlf"] Flag, [], "convert line ends: CR LF here, LF on the other side; copies through memory";
     Cr "cr" [] Flag, [], "convert line ends: CR here, LF on the other side; copies through memory";
     IgnoreEof "ignoreeof" ["ignore-eof", "ignoreof"] Flag, [], "keep waiting at the end of the data, like tail -f; copies through memory";

@@ -144,7 +144,6 @@ fn sane(settings: &mut Termios) {
     // The delays, too, are off.
     settings.output_modes = OutputModes::OPOST | OutputModes::ONLCR;
     settings.control_modes |= ControlModes::CREAD;
-    // FLUSHO and PENDIN stay.
     settings.local_modes -= LocalModes::ECHONL
         | LocalModes::NOFLSH
         | LocalModes::XCASE
@@ -181,7 +180,7 @@ impl Setting {
         if let Some(baud) = name.strip_prefix(['b', 'B']).and_then(super::value::number) {
             return Some(match value {
                 None => Ok(Self { row: &BAUD, value: baud }),
-                Some(_) => Err("a speed such as b115200 has no value"),
+                Some(_) => Err("takes no value"),
             });
         }
         let is = |known: &str| known.eq_ignore_ascii_case(name);
@@ -197,7 +196,7 @@ impl Setting {
                 .ok_or("takes the number of a byte, from 0 to 255"),
             Means::Size(_) | Means::Preset(_) => match value {
                 None => Ok(1),
-                Some(_) => Err("has no value"),
+                Some(_) => Err("takes no value"),
             },
             _ => is_on(value).ok_or("is switched by 1, 0, yes, no, on, off, true or false"),
         };

@@ -434,7 +434,6 @@ mod tests {
         assert!(above.finish(&options, &mut ()).unwrap());
     }
 
-    /// It can have a MiB of attributes, and the folder is kept for links.
     #[test]
     fn a_dry_run_enters_directories_below_one_that_it_does_not_make() {
         let dir = tempfile::tempdir().unwrap();
@@ -447,6 +446,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
+    /// It can have a MiB of attributes, and the folder is kept for links.
     #[test]
     fn a_finished_folder_keeps_no_metadata() {
         let dir = tempfile::tempdir().unwrap();
