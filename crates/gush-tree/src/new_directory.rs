@@ -1,8 +1,11 @@
 //! A directory of the target of a copy. One that is made is closed to others until complete, and
 //! writable for this process meanwhile.
 
+use std::os::fd::AsFd;
+
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{self, Errno, retry_on_intr};
+use rustix::process;
 
 use crate::error::Error;
 use crate::metadata::Handle;
@@ -40,15 +43,12 @@ impl Entered {
         Self { held, stat, is_new: false, is_link, is_imagined: false, restore_bits: None }
     }
 
-    /// Lets the owner list and change a directory that was there, until it is complete: an earlier
-    /// copy may have completed it, or was killed before it had lent the bits.
-    pub(crate) fn lend_bits(mut self, place: &Place<'_>) -> Result<Self, Error> {
-        let bits = self.stat.st_mode & 0o7777;
-        lend_bits(&self.held, bits, place)?;
-        if bits & 0o700 != 0o700 && self.restore_bits.is_none() {
-            self.restore_bits = Some(bits);
+    /// Lets its owner list and change a directory that was there, if no other right does. The copy
+    /// sets the mode at the end. Where the mode cannot be changed, what is lacking shows below.
+    pub(crate) fn lend_bits(&self) {
+        if lacks_owner_bits(&self.stat) && !rehearsal::may_change(self.held.as_fd()) {
+            let _ = lend_bits(&self.held, self.stat.st_mode & 0o7777);
         }
-        Ok(self)
     }
 
     /// A directory that a dry run does not make, and in the place of whose attributes are those of
@@ -76,7 +76,9 @@ pub(crate) fn make(
     withheld: u32,
     umask: impl FnOnce() -> u32,
 ) -> Result<Entered, Error> {
-    let asked = Mode::from_bits_retain(bits & !withheld);
+    // With the owner's bits at once: after a kill nothing shows that they are still to come.
+    let lent = 0o700 & !bits;
+    let asked = Mode::from_bits_retain((bits | lent) & !withheld);
     retry_on_intr(|| fs::mkdirat(place.dir, place.name, asked))
         .map_err(|errno| remedy::directory_not_made(place, errno))?;
     // Do not follow a link that took the directory's name.
@@ -89,27 +91,29 @@ pub(crate) fn make(
     })?;
     let stat = stat_of(&held, place.shown)?;
     let made_bits = stat.st_mode & 0o7777;
-    lend_bits(&held, made_bits, place)?;
-    let wanted = if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) };
+    // A umask or a default access control list may deny them.
+    lend_bits(&held, made_bits)
+        .map_err(|errno| Error::os(place.shown, "setting permissions for {}", errno))?;
+    let own_bits = made_bits & !lent;
+    let wanted = if withheld == 0 { own_bits } else { own_bits | (withheld & !umask()) };
     let restore_bits = (wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted);
     Ok(Entered { is_new: true, restore_bits, ..Entered::found(held, stat, false) })
 }
 
-fn lend_bits(held: &Held, bits: u32, place: &Place<'_>) -> Result<(), Error> {
-    if bits & 0o700 == 0o700 {
-        return Ok(());
+/// Is it a directory of this user in which the user lacks a permission?
+pub(crate) fn lacks_owner_bits(stat: &Stat) -> bool {
+    stat.st_mode & 0o700 != 0o700 && stat.st_uid == process::geteuid().as_raw()
+}
+
+fn lend_bits(held: &Held, bits: u32) -> io::Result<()> {
+    match bits & 0o700 {
+        0o700 => Ok(()),
+        _ => held.handle().set_mode(bits | 0o700),
     }
-    held.handle()
-        .set_mode(bits | 0o700)
-        .map_err(|errno| Error::os(place.shown, "setting permissions for {}", errno))
 }
 
 /// Gives a directory its final mode, [`Entered::restore_bits`], unless its mode is preserved.
-pub(crate) fn restore(
-    target: Handle<'_>,
-    mode: ModeRule,
-    bits: Option<u32>,
-) -> rustix::io::Result<()> {
+pub(crate) fn restore(target: Handle<'_>, mode: ModeRule, bits: Option<u32>) -> io::Result<()> {
     match bits.filter(|_| mode != ModeRule::Keep) {
         Some(bits) => target.set_mode(bits),
         None => Ok(()),

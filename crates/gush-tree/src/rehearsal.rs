@@ -2,8 +2,9 @@
 //! makes nothing.
 
 use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, Access, AtFlags, FileType};
 use rustix::io::{self, Errno, retry_on_intr};
@@ -23,6 +24,13 @@ fn may(place: &Place<'_>, access: Access) -> io::Result<()> {
         Err(Errno::NOSYS) => Ok(()),
         other => other,
     }
+}
+
+/// May this directory be listed and changed?
+pub(crate) fn may_change(dir: BorrowedFd<'_>) -> bool {
+    let here = Path::new(".");
+    let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    may(&Place::below(dir, here, here), all).is_ok()
 }
 
 /// May a name be added to the directory of `target`?

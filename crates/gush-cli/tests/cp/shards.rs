@@ -8,12 +8,13 @@ mod pieces;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::cp::{Closable, fails, names, remove_tree, script, stderr, succeeds};
-use crate::common::{gush, nobody, noise, skipped};
+use crate::common::{copied_gush, gush, nobody, noise, skipped};
 
 /// A tree with each kind of entry that a copy keeps.
 fn tree() -> Closable {
@@ -271,6 +272,29 @@ fn a_state_of_another_user_is_refused() {
     let what = "no state of ranks: not a directory of this user";
     assert_eq!(said, format!("gush: cp: .d.gush-shards: {what}\n"));
     assert_eq!(names(&shards), [""; 0]);
+}
+
+/// Its mode cannot be changed, and need not be: the copy lacks its attributes alone.
+#[test]
+fn ranks_copy_into_a_directory_of_another_user_that_they_may_change() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let program = copied_gush(dir.path());
+    let text = format!(
+        "chmod 777 . && mkdir -p a/d t/d && touch a/d/1 a/d/2 a/d/3 a/d/4 &&
+        chown -R {user}:{user} a t && chown 0:{user} t/d && chmod 570 t/d"
+    );
+    assert!(script(dir.path(), &text).status.success());
+    for rank in ["1/2", "0/2"] {
+        let mut command = Command::new(&program);
+        command.args(["cp", "-aT", "--shard", rank, "a", "t"]).uid(user).gid(user);
+        let output = command.current_dir(dir.path()).output().unwrap();
+        assert!(!stderr(&output).contains("cannot create"), "{}", stderr(&output));
+    }
+    assert_eq!(names(&dir.path().join("t/d")).len(), 4);
 }
 
 /// A file may be in nobody's share: no success, and nothing that vouches for all files.

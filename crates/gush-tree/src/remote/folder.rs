@@ -198,12 +198,11 @@ impl Folder {
             let entered = match there {
                 Some(there) if kind(&there) == FileType::Directory => {
                     let found = Entered::find(place, false)?;
-                    let keeps_mode = options.preserve.mode == ModeRule::Keep;
-                    if !is_dry && (options.resume || keeps_mode) {
-                        found.lend_bits(place)?
-                    } else {
-                        found
+                    // Otherwise nothing would give it its own mode after a kill.
+                    if !is_dry && options.preserve.mode == ModeRule::Keep {
+                        found.lend_bits();
                     }
+                    found
                 }
                 Some(_) => {
                     let text = "cannot overwrite non-directory {} with directory";

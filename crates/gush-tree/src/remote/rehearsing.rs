@@ -3,12 +3,14 @@
 use std::ffi::OsStr;
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 
 use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
 use super::metadata::Metadata;
 use crate::error::Error;
-use crate::options::CopyOptions;
+use crate::new_directory::lacks_owner_bits;
+use crate::options::{CopyOptions, ModeRule};
 use crate::{open, rehearsal, special};
 
 impl Folder {
@@ -26,6 +28,8 @@ impl Folder {
         if self.is_new() {
             return Ok(());
         }
+        let is_lent = options.preserve.mode == ModeRule::Keep && lacks_owner_bits(&self.stat);
+        let lent = |errno| if is_lent && errno == Errno::ACCESS { Ok(()) } else { Err(errno) };
         self.with(name, |place| {
             let cannot = |errno| match metadata.kind() {
                 FileType::RegularFile => open::cannot_replace(options, place, false, errno),
@@ -35,9 +39,9 @@ impl Folder {
                 Some(there) if self.makes_way(&there, metadata, options) => Ok(()),
                 Some(there) => {
                     refuse_irreplaceable(place, &there, metadata.kind())?;
-                    rehearsal::may_be_removed(place).map_err(cannot)
+                    rehearsal::may_be_removed(place).or_else(lent).map_err(cannot)
                 }
-                None => rehearsal::may_be_made(place).map_err(cannot),
+                None => rehearsal::may_be_made(place).or_else(lent).map_err(cannot),
             }
         })
     }

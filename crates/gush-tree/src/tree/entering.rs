@@ -72,16 +72,12 @@ impl Entrance<'_> {
                 return Err(Error::refusal(self.target.shown, text));
             }
             let restore_bits = self.restore_bits(&found.stat, umask);
-            let entered = Entered { restore_bits, ..found };
             // Another rank may have made it, which is known only to the walk that comes last.
-            let is_others = self.is_shared
-                && self.made.is_some()
-                && self.options.preserve.mode == ModeRule::Keep;
-            let entered = match restore_bits.is_some() || is_others {
-                true => entered.lend_bits(&self.target)?,
-                false => entered,
-            };
-            return Ok((source, entered));
+            let is_others = self.is_shared && self.options.preserve.mode == ModeRule::Keep;
+            if self.made.is_some() && (restore_bits.is_some() || is_others) {
+                found.lend_bits();
+            }
+            return Ok((source, Entered { restore_bits, ..found }));
         }
         if self.options.dry_run {
             let asks = matches!(existing, Existing::Nothing) && !self.is_new;

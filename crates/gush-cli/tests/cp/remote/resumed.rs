@@ -31,34 +31,73 @@ fn a_copy_that_was_cut_goes_on_where_it_was() {
     assert!(third < 100_000, "{third}");
 }
 
-/// Root may write to any directory. A copy that keeps modes, or goes on, lends the bit to others.
+/// What an ordinary user's copy to or from another machine makes of `t/d`, a directory that it finds
+/// there with `b` and is to have `a`, too. `given` is the owner, group and mode of `t/d`.
+fn copied_into(given: &str, options: &str, operands: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        &format!(
+            "cp $G gush; mkdir -p s/d t/d; echo a >s/d/a; echo b >s/d/b; cp -p s/d/b t/d
+            chmod 444 s/d/* t/d/*; chmod 555 s/d; chown -R 65534:65534 .
+            set {given}; chown $1 t/d; chmod $2 t/d
+            setpriv --reuid 65534 --regid 65534 --clear-groups ./gush cp {options} \\
+                --rsh ./shell --remote-gush ./gush {operands} >/dev/null 2>&1; echo $?
+            cat t/d/a t/d/b; stat -c %a t/d"
+        ),
+    );
+    stdout(&output)
+}
+
+/// Root may write to any directory. A copy that gives the directory its mode lends the bit to
+/// others; after another one that was killed, nothing would show the directory's own mode.
 #[test]
 fn a_directory_that_is_read_only_already_is_copied_into() {
     if let Err(why) = nobody() {
         return skipped(&why);
     }
-    for (options, operands) in [
-        ("-aT", "s h:t"),
-        ("-aT", "h:s t"),
-        ("-aT --resume", "s h:t"),
-        ("-rT --resume", "s h:t"),
-        ("-rT --resume", "h:s t"),
+    for (options, operands, expected) in [
+        ("-aT", "s h:t", "0\na\nb\n555\n"),
+        ("-aT", "h:s t", "0\na\nb\n555\n"),
+        ("-aT --resume", "s h:t", "0\na\nb\n555\n"),
+        ("-aT --dry-run", "s h:t", "0\nb\n500\n"),
+        ("-rT --resume", "s h:t", "1\nb\n500\n"),
+        ("-rT --dry-run", "s h:t", "1\nb\n500\n"),
     ] {
+        let copied = copied_into("65534:65534 500", options, operands);
+        assert_eq!(copied, expected, "{options} {operands}");
+    }
+}
+
+/// Its mode cannot be changed, and need not be.
+#[test]
+fn a_directory_of_another_user_is_copied_into_where_it_may_be_changed() {
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    // With -a its attributes cannot be set.
+    for (options, status) in [("-rT --resume", 0), ("-rT", 0), ("-aT", 1)] {
+        let copied = copied_into("0:65534 570", options, "s h:t");
+        assert_eq!(copied, format!("{status}\na\nb\n570\n"), "{options}");
+    }
+}
+
+/// Root needs no bit of the owner's, and a directory that was there is not a new one.
+#[test]
+fn a_private_directory_stays_private() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("entering any directory needs root");
+    }
+    for options in ["-rT --resume", "-rT --resume --no-preserve=mode", "-aT --no-preserve=mode"] {
         let dir = tempfile::tempdir().unwrap();
         let output = remote(
             dir.path(),
             &format!(
-                "cp $G gush; mkdir -p s/d t/d; echo a >s/d/a; echo b >s/d/b; echo b >t/d/b
-                chmod 444 s/d/* t/d/*; chmod 555 s/d; chmod 500 t/d; chown -R 65534 .
-                setpriv --reuid 65534 --regid 65534 --clear-groups ./gush cp {options} \\
-                    --rsh ./shell --remote-gush ./gush {operands} 2>/dev/null; echo $?
-                cat t/d/a t/d/b; stat -c %a t/d"
+                "mkdir -p s/d t/d; echo a >s/d/a; chmod 755 s/d; chmod 500 t/d
+                $C {options} s h:t; cat t/d/a; stat -c %a t/d"
             ),
         );
-        // Without -a a directory that was there keeps its mode.
-        let bits = if options.starts_with("-a") { 555 } else { 500 };
-        let expected = format!("0\na\nb\n{bits}\n");
-        assert_eq!(stdout(&output), expected, "{options} {operands}: {output:?}");
+        assert_eq!(stdout(&output), "a\n500\n", "{options}");
     }
 }
 
