@@ -255,6 +255,54 @@ fn a_program_that_a_hook_installs_is_the_one_that_runs() {
     }
 }
 
+/// Contenders run in turn: what one does is there for the others.
+#[test]
+fn a_program_that_another_contender_installs_or_removes_is_looked_for_again() {
+    for (change, ran) in [("cp {here}/new {here}/b/tool", "new"), ("rm -f {here}/b/tool", "old")] {
+        let dir = TempDir::new().unwrap();
+        let here = dir.path().display().to_string();
+        for (place, name) in [("a/tool", "old"), ("b/tool", "first"), ("new", "new")] {
+            let path = dir.path().join(place);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, format!("#!/bin/sh\n: >{here}/ran-{name}\n")).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        }
+        let change = change.replace("{here}", &here);
+        // The hook of another contender, or its command.
+        let hook = if ran == "new" { format!("conclude = '{change}'") } else { String::new() };
+        let command = if ran == "new" { "true" } else { &change };
+        let cases = format!(
+            "[[comparison]]\nname = 'pair'\nabout = 'x'\n[[comparison.contender]]
+            name = 'other'\ncommand = '{command}'\n{hook}
+            [[comparison.contender]]\nname = 'tool'\ncommand = 'tool x'"
+        );
+        fs::write(dir.path().join("c.toml"), cases).unwrap();
+        let path = format!("{here}/b:{here}/a:{}", std::env::var("PATH").unwrap());
+        let mut lab = lab(dir.path());
+        let (status, _, said) = ended(
+            lab.env("PATH", path).current_dir(dir.path()).args(["-r", "3", "-w", "1", "./c.toml"]),
+        );
+        assert_eq!(status, Some(0), "{said}");
+        assert!(dir.path().join(format!("ran-{ran}")).exists(), "{ran}: {said}");
+    }
+}
+
+/// With O_APPEND, which make(1) sets on its standard output, splice(2) fails.
+#[test]
+fn flags_that_a_program_sets_on_its_descriptors_are_its_own() {
+    let dir = TempDir::new().unwrap();
+    let python = "import fcntl,os,sys
+seen = [fcntl.fcntl(i, fcntl.F_GETFL) & (os.O_APPEND | os.O_NONBLOCK) for i in range(3)]
+if any(seen): open(sys.argv[1], 'w').write(repr(seen))
+for i in range(3): fcntl.fcntl(i, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK)";
+    fs::write(dir.path().join("flags.py"), python).unwrap();
+    let seen = dir.path().join("seen");
+    let words = format!("python3 {}/flags.py {}", dir.path().display(), seen.display());
+    let (status, _, said) = ended(lab(dir.path()).args(["-r", "2", "-w", "1", &words]));
+    assert_eq!(status, Some(0), "{said}");
+    assert!(!seen.exists(), "{:?}", fs::read_to_string(seen));
+}
+
 #[test]
 fn parameters_make_a_contender_of_every_choice() {
     let dir = TempDir::new().unwrap();

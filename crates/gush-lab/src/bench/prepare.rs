@@ -2,7 +2,6 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -33,13 +32,7 @@ impl Comparison {
         self.check()?;
         children::make_ready();
         let workplace = Workplace::new(self.dir(), self.input.as_ref())?;
-        let null = |options: &mut OpenOptions| {
-            let opened = options.open("/dev/null");
-            opened.map_err(|error| Error::failed("cannot open /dev/null", error))
-        };
-        let null = [null(File::options().read(true))?, null(File::options().write(true))?];
         let shared = Rc::new(Shared {
-            null,
             shell: self.shell_words(),
             suite: self.suite(),
             rules: self.clone(),

@@ -1,11 +1,10 @@
 //! State that the contenders of a comparison share, and the output that all of them have to write.
 
 use std::cell::{OnceCell, RefCell};
-use std::fs::File;
 
 use super::template::names;
 use super::workplace::Workplace;
-use super::{Comparison, Content};
+use super::{Comparison, Content, Entry};
 use crate::Error;
 
 /// State that all contenders of a comparison share.
@@ -16,14 +15,19 @@ pub(super) struct Shared {
     pub(super) rules: Comparison,
     pub(super) shell: Option<Vec<String>>,
     pub(super) workplace: Workplace,
-    /// /dev/null to read and to write: to open it for each run takes longer than to duplicate it.
-    pub(super) null: [File; 2],
     /// The right output: as requested, or else the first.
     pub(super) expected: RefCell<Option<Expected>>,
     pub(super) changed_by: OnceCell<String>,
 }
 
 impl Shared {
+    /// Does a command run around each run of some contender?
+    pub(super) fn has_hooks(&self) -> bool {
+        let Comparison { prepare, conclude, entries, .. } = &self.rules;
+        let own = |entry: &Entry| entry.prepare.is_some() || entry.conclude.is_some();
+        prepare.is_some() || conclude.is_some() || entries.iter().any(own)
+    }
+
     /// Whether a hook names the input, and so may recreate it.
     pub(super) fn names_input(&self) -> bool {
         let Comparison { setup, prepare, conclude, cleanup, entries, .. } = &self.rules;

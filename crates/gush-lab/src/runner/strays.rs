@@ -56,20 +56,29 @@ fn all(known: &[Pid]) -> Vec<Pid> {
 /// Keeps those that run now and reaps those that ended. Returns the resources used by those that
 /// are new since the last call, and how many of them still run.
 pub(super) fn keep(known: &[Pid]) -> Usage {
-    let mut left = LEFT.lock().unpoisoned();
-    let before = std::mem::take(&mut *left);
+    keep_listed(&mut LEFT.lock().unpoisoned(), || all(known))
+}
+
+fn keep_listed(left: &mut BTreeSet<i32>, mut list: impl FnMut() -> Vec<Pid>) -> Usage {
+    let before = std::mem::take(left);
     let mut used = Usage::default();
-    for pid in all(known) {
-        let number = pid.as_raw_pid();
-        let is_new = !before.contains(&number);
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        // An error says that it is no child any more.
-        let Ok(ended) = waitid(WaitId::Pid(pid), ended) else { continue };
-        if ended.is_none() {
-            left.insert(number);
-            used.left_running += u64::from(is_new);
-        } else if let Ok((_, own)) = foreign::wait4(number.unsigned_abs()) {
-            used = if is_new { used.and(own) } else { used };
+    let mut ended_here = true;
+    // Asked again: one that ended after the list was read has left its own children to us.
+    while std::mem::take(&mut ended_here) {
+        (used.left_running, *left) = (0, BTreeSet::new());
+        for pid in list() {
+            let number = pid.as_raw_pid();
+            let is_new = !before.contains(&number);
+            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            // An error says that it is no child any more.
+            let Ok(ended) = waitid(WaitId::Pid(pid), ended) else { continue };
+            if ended.is_none() {
+                left.insert(number);
+                used.left_running += u64::from(is_new);
+            } else if let Ok((_, own)) = foreign::wait4(number.unsigned_abs()) {
+                ended_here = true;
+                used = if is_new { used.and(own) } else { used };
+            }
         }
     }
     used
@@ -97,5 +106,28 @@ pub(super) fn end(known: &[Pid]) {
             // An error says that it is no child any more.
             let _ = rustix::io::retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_child_of_a_stray_that_ends_meanwhile_is_seen() {
+        let [mut ended, mut orphan] =
+            ["0", "60"].map(|seconds| Command::new("sleep").arg(seconds).spawn().unwrap());
+        let (stray, child) = (Pid::from_child(&ended), Pid::from_child(&orphan));
+        let end = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(stray), end).unwrap();
+        let mut lists = [vec![stray], vec![child]].into_iter();
+        let mut left = BTreeSet::new();
+        let used = keep_listed(&mut left, || lists.next().unwrap());
+        orphan.kill().unwrap();
+        orphan.wait().unwrap();
+        assert_eq!((used.left_running, left), (1, BTreeSet::from([child.as_raw_pid()])));
+        assert!(ended.try_wait().is_err(), "reaped");
     }
 }

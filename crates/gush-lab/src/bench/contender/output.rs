@@ -18,11 +18,12 @@ impl Contender {
         let input = self.shared.workplace.input.as_ref();
         match input.filter(|_| self.rules().is_input_piped) {
             Some(path) => command.stdin(opened(path)?),
-            None => command.stdin(copy_of(&self.shared.null[0])?),
+            // Opened for each run: flags that a program sets would be those of the next one's.
+            None => command.stdin(Stdio::null()),
         };
         match self.output() {
             Output::Inherit => return Ok(said),
-            Output::Null => command.stdout(copy_of(&self.shared.null[1])?),
+            Output::Null => command.stdout(Stdio::null()),
             Output::Pipe => command.stdout(Stdio::piped()),
             Output::Check => command.stdout(made(&self.shared.workplace.printed())?),
             Output::File(path) => command.stdout(made(&path)?),

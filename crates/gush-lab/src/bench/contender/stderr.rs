@@ -5,17 +5,20 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fstat};
 
 use super::super::label::plain;
 use super::super::printed::tail;
 use crate::Error;
 
 /// A file without a name, in memory, for the messages of a process: the one `kept` after an earlier
-/// process, if that wrote none.
+/// process, if that wrote none and set no flags.
 pub(super) fn stderr_file(kept: Option<File>) -> Result<File, Error> {
-    let is_empty = |file: &File| rustix::fs::fstat(file).is_ok_and(|there| there.st_size == 0);
-    if let Some(file) = kept.filter(is_empty) {
+    let is_unused = |file: &File| {
+        fstat(file).is_ok_and(|there| there.st_size == 0)
+            && fcntl_getfl(file).is_ok_and(|flags| flags - OFlags::LARGEFILE == OFlags::RDWR)
+    };
+    if let Some(file) = kept.filter(is_unused) {
         return Ok(file);
     }
     // In memory: no directory need be writable, and no file remains.
