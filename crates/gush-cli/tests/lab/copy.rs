@@ -303,7 +303,7 @@ fn a_single_measurement_without_a_way_names_the_ways() {
     let ways = [
         (&["copy", "a", "b"][..], "stdio-char, stdio-block-1024, "),
         (&["memory"], "read-1, "),
-        (&["pages"], ""),
+        (&["pages"], "touched-4K, touched-2M, "),
     ];
     for (words, first) in ways {
         let output = gush().args(["lab", "once"]).args(words).output().unwrap();

@@ -234,7 +234,7 @@ fn commands_around_run_as_often_as_promised() {
 
 #[test]
 fn a_program_that_a_hook_installs_is_the_one_that_runs() {
-    for hook in ["--setup", "--prepare"] {
+    for option in ["--setup", "--prepare", "--conclude", "--env"] {
         let dir = TempDir::new().unwrap();
         let here = dir.path().display();
         for (place, name) in [("a/tool", "old"), ("new", "new")] {
@@ -244,14 +244,24 @@ fn a_program_that_a_hook_installs_is_the_one_that_runs() {
             fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         }
         fs::create_dir(dir.path().join("b")).unwrap();
-        let path = format!("{here}/b:{here}/a:{}", std::env::var("PATH").unwrap());
+        let usual = format!("{here}/a:{}", std::env::var("PATH").unwrap());
+        let path = format!("{here}/b:{usual}");
+        let install = format!("cp {here}/new {here}/b/tool");
+        let (path, value) = match option {
+            "--env" => {
+                fs::copy(dir.path().join("new"), dir.path().join("b/tool")).unwrap();
+                (&usual, format!("PATH={path}"))
+            }
+            _ => (&path, install),
+        };
         let mut lab = lab(dir.path());
-        lab.env("PATH", path).args(["-r", "1", "-w", "0", hook]);
-        let (status, _, said) =
-            ended(lab.args([&format!("cp {here}/new {here}/b/tool"), "tool x"]));
+        lab.env("PATH", path).args(["-r", "2", "-w", "0", option, &value, "tool x"]);
+        let (status, _, said) = ended(&mut lab);
         assert_eq!(status, Some(0), "{said}");
-        assert!(dir.path().join("ran-new-1").exists(), "{hook}: {said}");
-        assert!(!dir.path().join("ran-old-1").exists(), "{hook}: {said}");
+        assert!(dir.path().join("ran-new-1").exists(), "{option}: {said}");
+        // What follows the first run installs it for the second.
+        let ran_old = dir.path().join("ran-old-1").exists();
+        assert_eq!(ran_old, option == "--conclude", "{option}: {said}");
     }
 }
 

@@ -84,7 +84,10 @@ impl Probe {
 /// Names the build of this program: the start of its build ID, or of its hash where the linker gave
 /// none, or none if the file is unreadable.
 pub fn build() -> Option<String> {
-    let program = File::open("/proc/self/exe").ok()?;
+    build_of(&File::open("/proc/self/exe").ok()?)
+}
+
+fn build_of(program: &File) -> Option<String> {
     let mut start = [0; 4096];
     let read_bytes = program.read_at(&mut start, 0).ok()?;
     let id =
@@ -92,7 +95,7 @@ pub fn build() -> Option<String> {
     let name: String = match id {
         Some(id) => id,
         // Megabytes are read for it, in the time of several runs of a short command.
-        None => gush::digest_of(&program).ok()?.to_string(),
+        None => gush::digest_of(program).ok()?.to_string(),
     };
     Some(name[..12].to_owned())
 }
@@ -123,5 +126,20 @@ mod tests {
         assert_eq!(build_id(&abi), None);
         assert_eq!(build_id(&id[..id.len() - 1]), None, "cut off");
         assert_eq!(build().map(|name| name.len()), Some(12));
+    }
+
+    #[test]
+    fn a_program_without_a_build_id_is_named_by_its_digest() {
+        let note = [[4, 20, 3].map(u32::to_ne_bytes).as_flattened(), b"GNU\0", &[7; 20]].concat();
+        let program = |content: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            std::io::Write::write_all(&mut file, content).unwrap();
+            file
+        };
+        assert_eq!(build_of(&program(&note)).unwrap(), "07".repeat(6));
+        let [one, other] = [&b"one"[..], b"other"].map(program);
+        let digest = gush::digest_of(&one).unwrap().to_string();
+        assert_eq!(build_of(&one).unwrap(), digest[..12]);
+        assert_ne!(build_of(&one), build_of(&other));
     }
 }

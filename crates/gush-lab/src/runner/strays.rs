@@ -41,7 +41,7 @@ pub fn are_known() -> bool {
     CHILDREN.is_some()
 }
 
-/// The children of this process that are not `known`.
+/// The children of the main thread that are not `known`.
 fn all(known: &[Pid]) -> Vec<Pid> {
     let Some(list) = &*CHILDREN else { return Vec::new() };
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);

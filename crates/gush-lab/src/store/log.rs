@@ -84,7 +84,7 @@ impl Log {
         if there.nlink() == 0 {
             return Err(StoreError::Removed { path: self.path.clone() });
         }
-        // Lines are only added, so what ends where this process left it is in order.
+        // Only bytes after the last newline are ever cut off: a file of this length is unchanged.
         let is_ours = there.len() == self.end_bytes.get();
         let torn = if is_ours { None } else { lock.mend(there.len())? };
         Ok((lock, torn))
