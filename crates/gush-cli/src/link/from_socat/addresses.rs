@@ -6,26 +6,20 @@ use std::path::Path;
 
 use gush_link::address::{Address, AddressError, Family, Kind, Opt};
 
-use super::options::{self, Advice};
+use super::options::{self, Advice, SocatOptions};
 use super::switches::Families;
 use super::{Report, did_you_mean, lexer, sockets};
 
 /// A kind of address of socat by all names.
-struct Row {
+struct AddressRow {
     names: &'static [&'static str],
-    means: Means,
-}
-
-#[derive(Clone, Copy)]
-enum Means {
-    /// An address of `gush link`, and the form of the argument.
-    Ours(&'static str, Argument),
-    /// `PROXY:HOST:PORT`; the proxy's port is an option.
-    Proxy,
+    /// The keyword of `gush link`.
+    keyword: &'static str,
+    argument: ArgumentForm,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Argument {
+enum ArgumentForm {
     /// A path, a name or a number.
     Name,
     /// The host and port of either version of IP; the digit of the version is added to the keyword.
@@ -35,16 +29,16 @@ enum Argument {
     Command,
     /// A command for the shell that the user has chosen (SHELL).
     LoginShell,
+    /// A proxy, and the host and port behind it. The proxy's port is this option, or this number.
+    Proxied(&'static str, &'static str),
 }
 
-impl Argument {
-    fn runs_program(self) -> bool {
-        matches!(self, Self::Command | Self::LoginShell)
-    }
-}
-
-const fn ours(names: &'static [&'static str], keyword: &'static str, argument: Argument) -> Row {
-    Row { names, means: Means::Ours(keyword, argument) }
+const fn row(
+    names: &'static [&'static str],
+    keyword: &'static str,
+    argument: ArgumentForm,
+) -> AddressRow {
+    AddressRow { names, keyword, argument }
 }
 
 /// Alternatives to kinds of addresses that `gush link` lacks; a name that ends with `*` is a start.
@@ -59,69 +53,73 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["sctp*", "dccp*"], "SCTP and DCCP are left to socat"),
 ];
 
-const ROWS: &[Row] = &[
-    ours(&["stdio", "-"], "-", Argument::Name),
-    ours(&["stdin"], "fd:0", Argument::Name),
-    ours(&["stdout"], "fd:1", Argument::Name),
-    ours(&["stderr"], "fd:2", Argument::Name),
-    ours(&["fd"], "fd", Argument::Name),
-    ours(&["gopen"], "gopen", Argument::Name),
-    ours(&["open", "file"], "file", Argument::Name),
-    ours(&["create", "creat"], "create", Argument::Name),
-    ours(&["pipe", "fifo", "echo"], "pipe", Argument::Name),
-    ours(&["socketpair"], "socketpair", Argument::Name),
-    ours(&["exec"], "exec", Argument::Command),
-    ours(&["system"], "shell", Argument::Command),
-    ours(&["shell"], "exec", Argument::LoginShell),
-    ours(&["pty"], "pty", Argument::Name),
-    ours(&["tcp", "tcp-connect", "inet"], "tcp", Argument::Place),
-    ours(&["tcp4", "tcp4-connect", "inet4"], "tcp4", Argument::Exact),
-    ours(&["tcp6", "tcp6-connect", "inet6"], "tcp6", Argument::Exact),
-    ours(&["tcp-listen", "tcp-l", "inet-listen", "inet-l"], "tcp-listen", Argument::Place),
-    ours(&["tcp4-listen", "tcp4-l", "inet4-listen", "inet4-l"], "tcp4-listen", Argument::Exact),
-    ours(&["tcp6-listen", "tcp6-l", "inet6-listen", "inet6-l"], "tcp6-listen", Argument::Exact),
-    ours(&["udp", "udp-connect"], "udp", Argument::Place),
-    ours(&["udp4", "udp4-connect"], "udp4", Argument::Exact),
-    ours(&["udp6", "udp6-connect"], "udp6", Argument::Exact),
-    ours(&["udp-sendto", "udp-send"], "udp-sendto", Argument::Place),
-    ours(&["udp4-sendto", "udp4-send"], "udp4-sendto", Argument::Exact),
-    ours(&["udp6-sendto", "udp6-send"], "udp6-sendto", Argument::Exact),
-    ours(&["udp-datagram", "udp-dgram"], "udp-datagram", Argument::Place),
-    ours(&["udp4-datagram", "udp4-dgram"], "udp4-datagram", Argument::Exact),
-    ours(&["udp6-datagram", "udp6-dgram"], "udp6-datagram", Argument::Exact),
-    ours(&["udp-recv"], "udp-recv", Argument::Place),
-    ours(&["udp4-recv"], "udp4-recv", Argument::Exact),
-    ours(&["udp6-recv"], "udp6-recv", Argument::Exact),
-    ours(&["udp-listen", "udp-l"], "udp-listen", Argument::Place),
-    ours(&["udp4-listen", "udp4-l"], "udp4-listen", Argument::Exact),
-    ours(&["udp6-listen", "udp6-l"], "udp6-listen", Argument::Exact),
-    ours(&["udp-recvfrom"], "udp-recvfrom", Argument::Place),
-    ours(&["udp4-recvfrom"], "udp4-recvfrom", Argument::Exact),
-    ours(&["udp6-recvfrom"], "udp6-recvfrom", Argument::Exact),
-    ours(&["unix-connect", "local"], "unix", Argument::Name),
-    ours(&["unix", "unix-client"], "unix-client", Argument::Name),
-    ours(&["unix-sendto", "unix-send"], "unix-sendto", Argument::Name),
-    ours(&["unix-recv"], "unix-recv", Argument::Name),
-    ours(&["unix-recvfrom"], "unix-recvfrom", Argument::Name),
-    ours(&["unix-listen", "unix-l"], "unix-listen", Argument::Name),
-    ours(&["abstract-connect"], "abstract", Argument::Name),
-    ours(&["abstract", "abstract-client"], "abstract-client", Argument::Name),
-    ours(&["abstract-sendto"], "abstract-sendto", Argument::Name),
-    ours(&["abstract-recv"], "abstract-recv", Argument::Name),
-    ours(&["abstract-recvfrom"], "abstract-recvfrom", Argument::Name),
-    ours(&["abstract-listen", "abstract-l"], "abstract-listen", Argument::Name),
-    ours(&["openssl", "ssl", "openssl-connect", "ssl-connect"], "tls", Argument::Place),
-    ours(&["openssl-listen", "ssl-listen", "openssl-l", "ssl-l"], "tls-listen", Argument::Place),
-    ours(&["socks", "socks4"], "socks4", Argument::Exact),
-    ours(&["socks4a"], "socks4a", Argument::Exact),
-    ours(&["socks5", "socks5-connect"], "socks5", Argument::Exact),
-    ours(&["vsock", "vsock-connect"], "vsock", Argument::Exact),
-    ours(&["vsock-listen", "vsock-l"], "vsock-listen", Argument::Exact),
-    ours(&["accept-fd", "accept"], "listen-fd", Argument::Name),
-    Row { names: &["proxy", "proxy-connect"], means: Means::Proxy },
+use ArgumentForm::{Command, Exact, LoginShell, Name, Place, Proxied};
+
+const SOCKS: ArgumentForm = Proxied("socksport", "1080");
+
+const ROWS: &[AddressRow] = &[
+    row(&["stdio", "-"], "-", Name),
+    row(&["stdin"], "fd:0", Name),
+    row(&["stdout"], "fd:1", Name),
+    row(&["stderr"], "fd:2", Name),
+    row(&["fd"], "fd", Name),
+    row(&["gopen"], "gopen", Name),
+    row(&["open", "file"], "file", Name),
+    row(&["create", "creat"], "create", Name),
+    row(&["pipe", "fifo", "echo"], "pipe", Name),
+    row(&["socketpair"], "socketpair", Name),
+    row(&["exec"], "exec", Command),
+    row(&["system"], "shell", Command),
+    row(&["shell"], "exec", LoginShell),
+    row(&["pty"], "pty", Name),
+    row(&["tcp", "tcp-connect", "inet"], "tcp", Place),
+    row(&["tcp4", "tcp4-connect", "inet4"], "tcp4", Exact),
+    row(&["tcp6", "tcp6-connect", "inet6"], "tcp6", Exact),
+    row(&["tcp-listen", "tcp-l", "inet-listen", "inet-l"], "tcp-listen", Place),
+    row(&["tcp4-listen", "tcp4-l", "inet4-listen", "inet4-l"], "tcp4-listen", Exact),
+    row(&["tcp6-listen", "tcp6-l", "inet6-listen", "inet6-l"], "tcp6-listen", Exact),
+    row(&["udp", "udp-connect"], "udp", Place),
+    row(&["udp4", "udp4-connect"], "udp4", Exact),
+    row(&["udp6", "udp6-connect"], "udp6", Exact),
+    row(&["udp-sendto", "udp-send"], "udp-sendto", Place),
+    row(&["udp4-sendto", "udp4-send"], "udp4-sendto", Exact),
+    row(&["udp6-sendto", "udp6-send"], "udp6-sendto", Exact),
+    row(&["udp-datagram", "udp-dgram"], "udp-datagram", Place),
+    row(&["udp4-datagram", "udp4-dgram"], "udp4-datagram", Exact),
+    row(&["udp6-datagram", "udp6-dgram"], "udp6-datagram", Exact),
+    row(&["udp-recv"], "udp-recv", Place),
+    row(&["udp4-recv"], "udp4-recv", Exact),
+    row(&["udp6-recv"], "udp6-recv", Exact),
+    row(&["udp-listen", "udp-l"], "udp-listen", Place),
+    row(&["udp4-listen", "udp4-l"], "udp4-listen", Exact),
+    row(&["udp6-listen", "udp6-l"], "udp6-listen", Exact),
+    row(&["udp-recvfrom"], "udp-recvfrom", Place),
+    row(&["udp4-recvfrom"], "udp4-recvfrom", Exact),
+    row(&["udp6-recvfrom"], "udp6-recvfrom", Exact),
+    row(&["unix-connect", "local"], "unix", Name),
+    row(&["unix", "unix-client"], "unix-client", Name),
+    row(&["unix-sendto", "unix-send"], "unix-sendto", Name),
+    row(&["unix-recv"], "unix-recv", Name),
+    row(&["unix-recvfrom"], "unix-recvfrom", Name),
+    row(&["unix-listen", "unix-l"], "unix-listen", Name),
+    row(&["abstract-connect"], "abstract", Name),
+    row(&["abstract", "abstract-client"], "abstract-client", Name),
+    row(&["abstract-sendto"], "abstract-sendto", Name),
+    row(&["abstract-recv"], "abstract-recv", Name),
+    row(&["abstract-recvfrom"], "abstract-recvfrom", Name),
+    row(&["abstract-listen", "abstract-l"], "abstract-listen", Name),
+    row(&["openssl", "ssl", "openssl-connect", "ssl-connect"], "tls", Place),
+    row(&["openssl-listen", "ssl-listen", "openssl-l", "ssl-l"], "tls-listen", Place),
+    row(&["socks", "socks4"], "socks4", SOCKS),
+    row(&["socks4a"], "socks4a", SOCKS),
+    row(&["socks5", "socks5-connect"], "socks5", SOCKS),
+    row(&["vsock", "vsock-connect"], "vsock", Exact),
+    row(&["vsock-listen", "vsock-l"], "vsock-listen", Exact),
+    row(&["accept-fd", "accept"], "listen-fd", Name),
+    row(&["proxy", "proxy-connect"], "http-connect", Proxied("proxyport", "8080")),
 ];
 
-fn row(word: &str) -> Option<&'static Row> {
+fn row_of(word: &str) -> Option<&'static AddressRow> {
     ROWS.iter().find(|row| row.names.iter().any(|name| name.eq_ignore_ascii_case(word)))
 }
 
@@ -138,7 +136,7 @@ fn instead(word: &str) -> Option<&'static str> {
 
 /// Whether this is a name of socat's for a kind of address.
 pub fn is_known(word: &str) -> bool {
-    row(word).is_some() || instead(word).is_some() || sockets::is_numbered(word)
+    row_of(word).is_some() || instead(word).is_some() || sockets::is_numbered(word)
 }
 
 /// Does socat open the address for writing alone, without an option that says so?
@@ -224,7 +222,7 @@ fn single(
         report.wrong(text, "an address of socat begins with its kind, or a path");
         return None;
     }
-    let mut options = options::SocatOptions::read(given);
+    let mut options = SocatOptions::read(given);
     let (word, argument) = match said_by_name(word, argument, &mut options) {
         Ok((word, argument)) => (word, argument),
         Err(why) => {
@@ -233,7 +231,7 @@ fn single(
         }
     };
     let (word, argument) = (word.as_ref(), argument.as_deref());
-    let Some(row) = row(word) else {
+    let Some(row) = row_of(word) else {
         match instead(word) {
             Some(why) => report.missing(word, why),
             None => {
@@ -244,82 +242,47 @@ fn single(
         }
         return None;
     };
-    let head = match row.means {
-        Means::Proxy => {
-            let port = options.take("proxyport").unwrap_or_else(|| "8080".to_owned());
-            let (proxy, target) = lexer::split_once(argument.unwrap_or_default(), ":");
-            if !options.has("http-version") {
-                options.push("http-version=1.0");
-            }
-            format!("http-connect:{proxy}:{port}:{target}")
-        }
-        Means::Ours(keyword, form) => {
-            if form.runs_program() {
-                options.keep_errors_apart();
-            }
-            let keyword = our_keyword(keyword, form, families, is_shared, &mut options);
-            let argument = match argument {
-                Some(text)
-                    if form == Argument::Name
-                        && lexer::split(text, ":").len() > 1
-                        && !word.contains('/')
-                        && head.starts_with(word)
-                        && head.len() > word.len() =>
-                {
-                    report
-                        .wrong(head, "socat takes one name here; a colon in a name is written \\:");
-                    return None;
-                }
-                Some(text)
-                    if keyword.starts_with("socks") && lexer::split(text, ":").len() == 3 =>
-                {
-                    let port = options.take("socksport").unwrap_or_else(|| "1080".to_owned());
-                    let (proxy, target) = lexer::split_once(text, ":");
-                    Some(format!("{proxy}:{port}:{target}"))
-                }
-                text => text.map(str::to_owned),
-            };
-            let is_file = ["file", "create", "gopen", "pipe"].contains(&keyword.as_str());
-            let directory = if is_file { options.take("chdir cd") } else { None };
-            match argument.as_deref().map(lexer::plain) {
-                None => keyword,
-                Some(command) if form.runs_program() => {
-                    // A shell has rules of its own; other commands have socat's once more.
-                    let command = match (form, keyword.as_str()) {
-                        (Argument::LoginShell, _) => joined(&by_shell(command, &mut options)),
-                        (_, "shell") => Some(command),
-                        _ => joined(&lexer::words(&command)),
-                    };
-                    let Some(command) = command else {
-                        report.missing(head, "a program gets no word with a NUL byte");
-                        return None;
-                    };
-                    format!("{keyword}:{}", enclosed(&command))
-                }
-                Some(name) => {
-                    let name = match keyword.starts_with("unix") {
-                        true => path_name(name),
-                        false => match directory {
-                            Some(directory) => {
-                                Path::new(&directory).join(name).display().to_string()
-                            }
-                            None => name,
-                        },
-                    };
-                    format!("{keyword}:{}", options::protected(&name))
-                }
-            }
+    let is_name = head.strip_prefix(word).is_some_and(|rest| rest.starts_with(':'));
+    if let Some(text) = argument.filter(|_| is_name && row.argument == Name)
+        && lexer::split(text, ":").len() > 1
+    {
+        report.wrong(head, "socat takes one name here; a colon in a name is written \\:");
+        return None;
+    }
+    let keyword = our_keyword(row, families, is_shared, &mut options);
+    let head = match argument.map(|text| our_argument(row, &keyword, text, &mut options)) {
+        None => keyword,
+        Some(Some(argument)) => format!("{keyword}:{argument}"),
+        Some(None) => {
+            report.missing(head, "a program gets no word with a NUL byte");
+            return None;
         }
     };
-    let keyword = head.split(':').next().unwrap_or_default();
-    if (keyword.starts_with("socks") || keyword == "http-connect")
-        && let Some(family) = options.family()
-    {
+    adapt(&mut options, text, &head, row, families, report);
+    settled(&head, options, text, is_shared, report)
+}
+
+/// Changes the options of `text` to those of the equivalent, which begins with `head`.
+fn adapt(
+    options: &mut SocatOptions,
+    text: &str,
+    head: &str,
+    row: &AddressRow,
+    families: Families,
+    report: &mut Report,
+) {
+    let (keyword, argument) = lexer::split_once(head, ":");
+    let is_proxy = keyword.starts_with("socks") || keyword == "http-connect";
+    if let Some(family) = is_proxy.then(|| options.family()).flatten() {
         options.push(if family == Family::V4 { "family=4" } else { "family=6" });
-    } else if let Some(family) = families.of_peers
-        && calls_a_name(&head)
-    {
+    } else if let Some(family) = families.of_peers.filter(|_| calls_a_name(head)) {
         options.push(if family == Family::V4 { "prefer=4" } else { "prefer=6" });
+    }
+    if keyword == "http-connect" && !options.has("http-version") {
+        options.push("http-version=1.0");
+    }
+    if matches!(row.argument, Command | LoginShell) {
+        options.keep_errors_apart();
     }
     if !listens(keyword) && !keyword.ends_with("-datagram") {
         options.join_source_port();
@@ -334,17 +297,16 @@ fn single(
         let why = "an address of IPv6 takes a range of IPv6, such as [::ffff:127.0.0.0]/104";
         report.wrong(text, why);
     }
-    let is_client = matches!(row.means, Means::Ours("unix-client", _));
-    if is_client && options.has("bind") && !options.has("unlink-close") {
+    if row.keyword == "unix-client" && options.has("bind") && !options.has("unlink-close") {
         // socat removes the name of UNIX-CONNECT alone.
         options.push("unlink-close=0");
     }
-    if matches!(row.means, Means::Ours(keyword, _) if is_tried_once(keyword)) {
+    if is_tried_once(row.keyword) {
         for option in options.take_all("retry forever interval intervall") {
             report.note(&option, "socat makes one attempt at this kind of address");
         }
     }
-    if options.has("retry") && calls_a_name(&head) {
+    if options.has("retry") && calls_a_name(head) {
         report
             .note("retry", "a host that is unknown is looked up again; with socat it is an error");
     }
@@ -361,46 +323,39 @@ fn single(
             report.missing(&option, "a command of SYSTEM gets no signal of socat's: say EXEC");
         }
     }
-    if head.starts_with("abstract") {
+    if keyword.starts_with("abstract") {
         options.change_bind(|name| format!("@{name}"));
-    } else if head.starts_with("unix") {
+    } else if keyword.starts_with("unix") {
         options.change_bind(path_name);
     }
-    let head = match head.split_once(':') {
+    if keyword.starts_with("tls") && listens(keyword) {
         // socat requires a certificate of each client by default.
-        Some((keyword, _)) if keyword.starts_with("tls") && listens(keyword) => {
-            let verify = options.take(VERIFY).unwrap_or_else(|| "1".to_owned());
-            // Without a certificate socat looks at no name, and an empty one is any.
-            if verify == "0" || options.value(NAME) == Some("") {
-                options.take(NAME);
-            }
-            format!("{head},verify={verify}")
+        let verify = options.take(VERIFY).unwrap_or_else(|| "1".to_owned());
+        // Without a certificate socat looks at no name, and an empty one is any.
+        if verify == "0" || options.value(COMMON_NAME) == Some("") {
+            options.take(COMMON_NAME);
         }
-        Some((keyword, _)) if keyword.starts_with("tls") => {
-            // By the rules of commonname= HOST is compared as well.
-            match options.value(NAME) {
-                Some("") => {
-                    report.missing(text, "gush link expects a name in every certificate");
-                    return None;
-                }
-                None if options.value(VERIFY) != Some("0") => {
-                    let host = lexer::split(argument.unwrap_or_default(), ":")[0];
-                    options.push(&format!("commonname={host}"));
-                }
-                _ => {}
+        options.push(&format!("verify={verify}"));
+    } else if keyword.starts_with("tls") {
+        // By the rules of commonname= HOST is compared as well.
+        match options.value(COMMON_NAME) {
+            Some("") => {
+                options.take(COMMON_NAME);
+                report.missing(text, "gush link expects a name in every certificate");
             }
-            head
+            None if options.value(VERIFY) != Some("0") => {
+                options.push(&format!("commonname={}", lexer::split(argument, ":")[0]));
+            }
+            _ => {}
         }
-        _ => head,
-    };
-    settled(&head, options, text, is_shared, report)
+    }
 }
 
 /// Kinds by numbers, and those of UDP-Lite, as the kinds that these are, with options.
 fn said_by_name<'a>(
     word: &'a str,
     argument: Option<&'a str>,
-    options: &mut options::SocatOptions,
+    options: &mut SocatOptions,
 ) -> Result<(Cow<'a, str>, Option<Cow<'a, str>>), &'static str> {
     let (word, argument) = match sockets::is_numbered(word) {
         true => {
@@ -421,14 +376,14 @@ fn said_by_name<'a>(
 
 /// The keyword of `gush link`, with the version of IP or the type of socket that options say.
 fn our_keyword(
-    keyword: &str,
-    form: Argument,
+    row: &AddressRow,
     families: Families,
     is_shared: bool,
-    options: &mut options::SocatOptions,
+    options: &mut SocatOptions,
 ) -> String {
-    match form {
-        Argument::Place => {
+    let keyword = row.keyword;
+    match row.argument {
+        Place => {
             let general = match keyword {
                 // Those of a stream prefer it, and datagrams go to IPv4 first.
                 _ if !listens(keyword) => families
@@ -440,7 +395,7 @@ fn our_keyword(
             };
             with_family(keyword, options.family().or(general))
         }
-        Argument::Name if keyword == "socketpair" => {
+        Name if keyword == "socketpair" => {
             // Datagrams, if no type is said.
             match options.take("socktype so-type type").as_deref() {
                 Some("1") => "pipe:".to_owned(),
@@ -448,11 +403,43 @@ fn our_keyword(
             }
         }
         // Clients cannot share one of datagrams, to which a connection of streams fails.
-        Argument::Name if is_shared || options.has("seqpacket") => {
+        Name if is_shared || options.has("seqpacket") => {
             keyword.strip_suffix("-client").unwrap_or(keyword).to_owned()
         }
         _ => keyword.to_owned(),
     }
+}
+
+/// The argument as `gush link` takes it; `None` if a word of a command has a NUL byte.
+fn our_argument(
+    row: &AddressRow,
+    keyword: &str,
+    text: &str,
+    options: &mut SocatOptions,
+) -> Option<String> {
+    Some(match row.argument {
+        LoginShell => enclosed(&joined(&by_shell(lexer::plain(text), options))?),
+        // A shell has rules of its own; other commands have socat's once more.
+        Command if keyword == "shell" => enclosed(&lexer::plain(text)),
+        Command => enclosed(&joined(&lexer::words(&lexer::plain(text)))?),
+        Proxied(option, default)
+            if keyword == "http-connect" || lexer::split(text, ":").len() == 3 =>
+        {
+            let port = options.take(option).unwrap_or_else(|| default.to_owned());
+            let (proxy, target) = lexer::split_once(text, ":");
+            options::protected(&lexer::plain(&format!("{proxy}:{port}:{target}")))
+        }
+        _ => {
+            let is_file = ["file", "create", "gopen", "pipe"].contains(&keyword);
+            let directory = if is_file { options.take("chdir cd") } else { None };
+            let name = lexer::plain(text);
+            options::protected(&match directory {
+                Some(directory) => Path::new(&directory).join(name).display().to_string(),
+                None if keyword.starts_with("unix") => path_name(name),
+                None => name,
+            })
+        }
+    })
 }
 
 /// A name in the file system as `gush link` says it, where an at sign begins an abstract one.
@@ -465,10 +452,8 @@ fn path_name(name: String) -> String {
 
 /// The names of kinds of addresses with an equivalent; in `A!!B` nothing listens.
 pub fn names(is_joined: bool) -> impl Iterator<Item = &'static str> {
-    let may_stand = move |row: &&Row| match row.means {
-        Means::Ours(ours, _) => !is_joined || !listens(ours) && ours != "listen-fd",
-        Means::Proxy => true,
-    };
+    let may_stand =
+        move |row: &&AddressRow| !is_joined || !listens(row.keyword) && row.keyword != "listen-fd";
     ROWS.iter().filter(may_stand).flat_map(|row| row.names).copied()
 }
 
@@ -494,7 +479,7 @@ fn keyword(head: &str) -> (&str, Option<&str>) {
 
 /// Options of TLS.
 const VERIFY: &str = "verify openssl-verify";
-const NAME: &str = "commonname openssl-commonname cn";
+const COMMON_NAME: &str = "commonname openssl-commonname cn";
 
 /// Is the port of this keyword local, not a peer's?
 fn listens(keyword: &str) -> bool {
@@ -509,7 +494,7 @@ fn is_tried_once(keyword: &str) -> bool {
 }
 
 /// The words of `SHELL:COMMAND`. The shell has its own name as `$0`, and its path as SHELL.
-fn by_shell(command: String, options: &mut options::SocatOptions) -> Vec<String> {
+fn by_shell(command: String, options: &mut SocatOptions) -> Vec<String> {
     let chosen = options.take("shell");
     let variable = chosen.as_ref().map(|shell| format!("SHELL={shell}"));
     let shell = chosen.or_else(|| std::env::var("SHELL").ok());
@@ -562,7 +547,7 @@ fn enclosed(command: &str) -> String {
 /// The address as `gush link` displays it; options that it refuses are removed and reported.
 fn settled(
     head: &str,
-    mut options: options::SocatOptions,
+    mut options: SocatOptions,
     text: &str,
     is_shared: bool,
     report: &mut Report,
@@ -595,7 +580,8 @@ fn settled(
             Some(Advice::Needless(why)) => report.note(&option.redacted(), why),
             Some(Advice::Instead(why)) => report.missing(&option.redacted(), why),
             None => {
-                report.wrong(&format!("{given}: {}", option.redacted()), error.message());
+                let why = option.by_own_name(error.message());
+                report.wrong(&format!("{given}: {}", option.redacted()), &why);
             }
         }
     }

@@ -24,6 +24,7 @@ use gush_link::address::{Address, AddressError, Kind, Opt, Target};
 use gush_link::gush_net::Direction;
 use gush_link::{Link, Settings};
 
+use self::switches::Parsed;
 use crate::console::Console;
 
 /// Joins unquoted arguments after `--from-socat` to a single one.
@@ -176,35 +177,21 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     let is_shared = second.as_ref().is_some_and(|second| any_part(second, serves_many));
     let first = addresses::translated(first, parsed.families, is_shared, report);
     report.append(of_second);
-    let (mut first, mut second) = (first?, second?);
-    if any_part(&second, becomes_program) {
+    let mut both = [first?, second?];
+    if any_part(&both[1], becomes_program) {
         // Nothing passes through socat.
         parsed.relay_nothing();
-        if any_part(&first, serves_many) {
-            second = second.without(&[Opt::NoFork]);
+        if any_part(&both[0], serves_many) {
+            both[1] = both[1].clone().without(&[Opt::NoFork]);
             report.note("nofork", "gush passes the bytes of each client on to its program");
         }
     }
-    if parsed.is_sloppy {
-        let why = "an error ends gush link with status 1, where socat -s goes on without what has \
-             failed, and ends with 0, or 255 if an address cannot be opened";
-        // Those of peers that are not let in, or of one connection of many, are none.
-        let listens = |part: &Address| {
-            part.kind().listens() || part.kind().only_receives() || serves_many(part)
-        };
-        match [&first, &second].into_iter().any(|address| any_part(address, listens)) {
-            true => report.note("-s", why),
-            false => report.missing("-s", why),
-        }
-    }
+    report_switches(&parsed, &both, report);
+    let reads = [Direction::Back, Direction::Forward].map(|way| parsed.one_way != Some(way));
     if let Some((option, file)) = &parsed.lock {
         // What clients inherit is opened for each of them, and the other address before.
-        let is_opened_first =
-            !is_shared || any_part(&first, |part| part.options().is_on(Opt::Shared));
-        let (holder, is_read) = match is_opened_first {
-            true => (&mut first, parsed.one_way != Some(Direction::Back)),
-            false => (&mut second, parsed.one_way != Some(Direction::Forward)),
-        };
+        let is_second = is_shared && !any_part(&both[0], |part| part.options().is_on(Opt::Shared));
+        let holder = &mut both[usize::from(is_second)];
         let locks = |part: &Address| {
             [Opt::LockFile, Opt::WaitLock].iter().any(|&option| part.options().has(option))
         };
@@ -212,83 +199,40 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
             report.missing(&holder.to_string(), "an address has one lock file");
             return None;
         }
-        *holder = with_option(holder, &format!("{option}={}", options::protected(file)), is_read);
+        let option = format!("{option}={}", options::protected(file));
+        *holder = with_option(holder, &option, reads[usize::from(is_second)]);
     }
-    if let Some(value) = &parsed.large_messages {
-        let part = format!("-b {value}");
-        let takes_datagrams = |part: &Address| part.kind().takes_datagrams();
-        match [&first, &second].into_iter().any(|address| any_part(address, takes_datagrams)) {
-            true => report.missing(&part, "gush link makes no datagram larger than 65536 bytes"),
-            false => report.note(&part, "streams need no such size"),
-        }
+    for at in [0, 1] {
+        report_misuse(&parsed, at, &both[at], report);
     }
     let is_one_way = parsed.one_way.is_some();
-    let writes = [Direction::Forward, Direction::Back].map(|way| parsed.one_way != Some(way));
-    for (address, is_written) in [&first, &second].into_iter().zip(writes) {
-        if is_written && address.side(true).iter().any(|part| appends_after_a_place(part)) {
-            let why = "GOPEN appends whatever the offset: OPEN writes there";
-            report.missing(&address.to_string(), why);
-        }
-    }
-    let both = [&first, &second].into_iter().zip(&parsed.addresses);
-    for ((address, text), is_written) in both.zip(writes) {
-        let shown = address.to_string();
-        let only_writes = address.options().is_on(Opt::WriteOnly) || addresses::only_writes(text);
-        if !is_one_way && only_writes {
-            let why = "it is only written, which -u or -U says: without them socat fails when it reads there";
-            report.missing(&shown, why);
-        }
-        let has_one_way = is_one_way || matches!(address.target(), Target::Joined(_));
-        let used = if is_one_way { address.side(is_written) } else { address.parts() };
-        if has_one_way && used.into_iter().any(has_no_other_side) {
-            let why =
-                "used in one direction it has no peer: socat waits there for ever, or fills it";
-            report.missing(text, why);
-        }
-        if parsed.families.of_peers.is_none() && any_part(address, sends_to_a_name) {
-            let why = "datagrams go to the first IPv4 address of a name; UDP6 takes the other kind";
-            report.missing(&shown, why);
-        }
-        if !is_one_way && address.side(true).iter().any(|part| part.kind().only_receives()) {
-            let why = "it only receives, which -u or -U says: without them socat ends after the \
-                 end of the other side";
-            report.missing(&shown, why);
-        }
-    }
     let is_reversed = parsed.one_way == Some(Direction::Back);
-    let (source, target) = if is_reversed { (&second, &first) } else { (&first, &second) };
     let settings = Settings {
         one_way: is_one_way,
         reversed: is_reversed,
         message_bytes: parsed.message_bytes,
         ..Settings::default()
     };
+    let [first, second] = &mut both;
+    let (source, target) = if is_reversed { (second, first) } else { (first, second) };
     if let Err(failure) = Link::new(source.clone(), target.clone(), settings) {
         report.missing("", &failure.to_string());
+        return None;
+    }
+    if let Err(why) = keep_line_ends(source, target, !is_one_way) {
+        report.missing("", why);
         return None;
     }
     let mut words = parsed.words;
     // In one direction there is no other side to wait for.
     let mut lingers = parsed.lingers || is_one_way;
-    let escapes = |part: &Address| part.options().byte(Opt::Escape).is_some();
-    if !lingers && (any_part(&first, escapes) || any_part(&second, escapes)) {
+    if !lingers && any_of(&both, |part| part.options().byte(Opt::Escape).is_some()) {
         // That key is to end the link.
         words.extend(["-t", "0.5"].map(str::to_owned));
         lingers = true;
     }
-    let (source, target) =
-        if is_reversed { (&mut second, &mut first) } else { (&mut first, &mut second) };
-    if let Err(why) = keep_line_ends(source, target, !is_one_way) {
-        report.missing("", why);
-        return None;
-    }
-    let reads = match parsed.one_way {
-        Some(Direction::Forward) => [true, false],
-        Some(Direction::Back) => [false, true],
-        None => [true, true],
-    };
-    let forks = [&first, &second].into_iter().any(|address| any_part(address, serves_many));
-    for (address, is_read) in [&first, &second].into_iter().zip(reads) {
+    let forks = any_of(&both, serves_many);
+    for (address, is_read) in both.iter().zip(reads) {
         note_differences(address, forks, parsed.is_renamed, report);
         if is_read && is_shared_peer(address) {
             let why = "an empty datagram ends no client, as all share this address";
@@ -297,12 +241,70 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     }
     // socat passes every failure on as an end of data, and waits for readers.
     words.insert(0, "--graceful".to_owned());
-    let pairs = [first, second].into_iter().zip(reads);
-    words.extend(pairs.map(|(address, is_read)| match is_read {
-        true => as_read(&address),
+    words.extend(both.iter().zip(reads).map(|(address, is_read)| match is_read {
+        true => as_read(address),
         false => address.to_string(),
     }));
     Some(Translation { words, log_file: parsed.log_file, lingers })
+}
+
+/// Reports the switches whose equivalent depends on the addresses.
+fn report_switches(parsed: &Parsed, both: &[Address; 2], report: &mut Report) {
+    if parsed.is_sloppy {
+        let why = "an error ends gush link with status 1, where socat -s goes on without what has \
+             failed, and ends with 0, or 255 if an address cannot be opened";
+        // Those of peers that are not let in, or of one connection of many, are none.
+        let listens = |part: &Address| {
+            part.kind().listens() || part.kind().only_receives() || serves_many(part)
+        };
+        match any_of(both, listens) {
+            true => report.note("-s", why),
+            false => report.missing("-s", why),
+        }
+    }
+    if let Some(value) = &parsed.large_messages {
+        let part = format!("-b {value}");
+        match any_of(both, |part| part.kind().takes_datagrams()) {
+            true => report.missing(&part, "gush link makes no datagram larger than 65536 bytes"),
+            false => report.note(&part, "streams need no such size"),
+        }
+    }
+}
+
+/// Reports a use of the address at this place that `gush link` refuses, or socat itself.
+fn report_misuse(parsed: &Parsed, at: usize, address: &Address, report: &mut Report) {
+    let (text, ways) = (&parsed.addresses[at], [Direction::Forward, Direction::Back]);
+    let (is_one_way, is_written) = (parsed.one_way.is_some(), parsed.one_way != Some(ways[at]));
+    let used = if is_one_way { address.side(is_written) } else { address.parts() };
+    let is_split = is_one_way || matches!(address.target(), Target::Joined(_));
+    let any_written = |is: fn(&Address) -> bool| address.side(true).into_iter().any(is);
+    let cases = [
+        (
+            is_written && any_written(appends_after_a_place),
+            "GOPEN appends whatever the offset: OPEN writes there",
+        ),
+        (
+            !is_one_way
+                && (address.options().is_on(Opt::WriteOnly) || addresses::only_writes(text)),
+            "it is only written, which -u or -U says: without them socat fails when it reads there",
+        ),
+        (
+            is_split && used.into_iter().any(has_no_other_side),
+            "used in one direction it has no peer: socat waits there for ever, or fills it",
+        ),
+        (
+            parsed.families.of_peers.is_none() && any_part(address, sends_to_a_name),
+            "datagrams go to the first IPv4 address of a name; UDP6 takes the other kind",
+        ),
+        (
+            !is_one_way && any_written(|part| part.kind().only_receives()),
+            "it only receives, which -u or -U says: without them socat ends after the end of the \
+             other side",
+        ),
+    ];
+    for (_, why) in cases.into_iter().filter(|&(is_so, _)| is_so) {
+        report.missing(text, why);
+    }
 }
 
 /// The ends of lines at an address, as it is read and as it is written.
@@ -480,6 +482,10 @@ fn as_read(address: &Address) -> String {
         }
         _ => address.to_string(),
     }
+}
+
+fn any_of(both: &[Address; 2], has: impl Fn(&Address) -> bool) -> bool {
+    both.iter().any(|address| any_part(address, &has))
 }
 
 fn any_part(address: &Address, has: impl Fn(&Address) -> bool) -> bool {

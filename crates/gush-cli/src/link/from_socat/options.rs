@@ -533,6 +533,15 @@ impl Translated {
         }
     }
 
+    /// A message about the option of ours, with the name that was given to socat.
+    pub fn by_own_name(&self, message: &str) -> String {
+        let ours = match named(&self.ours) {
+            Some(option) if !message.contains(&self.ours) => option.row().name,
+            _ => &self.ours,
+        };
+        message.replacen(ours, &self.name, 1)
+    }
+
     /// Is this the same option, of which the last counts?
     fn is_replaced_by(&self, later: &Self) -> bool {
         let is_one_of = |group: &&[Opt]| {

@@ -81,7 +81,7 @@ impl Default for Families {
 struct Switch {
     start: &'static str,
     value: Value,
-    means: Means,
+    effect: Effect,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,14 +93,13 @@ enum Value {
 }
 
 #[derive(Clone, Copy)]
-enum Means {
+enum Effect {
     Ours(&'static [&'static str]),
     OursWithTime(&'static str),
     /// The most bytes that are read at once, and so of a datagram.
     MessageSize,
     /// A copy of the bytes of one direction.
     Copy(Direction),
-    Reversed,
     /// Both versions of IP without one.
     Family(Option<Family>),
     Verbosity,
@@ -113,55 +112,49 @@ enum Means {
     Missing(&'static str),
 }
 
-const fn switch(start: &'static str, value: Value, means: Means) -> Switch {
-    Switch { start, value, means }
+const fn switch(start: &'static str, value: Value, effect: Effect) -> Switch {
+    Switch { start, value, effect }
 }
+
+const NO_SYSLOG: &str = "messages go to standard error; `2> >(logger)` hands them to syslog";
 
 /// The longer of two with the same start comes first.
 const SWITCHES: &[Switch] = &[
-    switch(
-        "-ly",
-        Value::Attached,
-        Means::Missing("messages go to standard error; `2> >(logger)` hands them to syslog"),
-    ),
-    switch(
-        "-lm",
-        Value::Attached,
-        Means::Missing("messages go to standard error; `2> >(logger)` hands them to syslog"),
-    ),
-    switch("-lf", Value::Needed, Means::LogFile),
-    switch("-ls", Value::None, Means::Needless("messages go to standard error anyway")),
-    switch("-lp", Value::Needed, Means::ProgramName),
-    switch("-lu", Value::None, Means::Ours(&["--log-format", "timed"])),
-    switch("-lh", Value::None, Means::Needless("messages do not name the host")),
-    switch("-d", Value::Attached, Means::Verbosity),
+    switch("-ly", Value::Attached, Effect::Missing(NO_SYSLOG)),
+    switch("-lm", Value::Attached, Effect::Missing(NO_SYSLOG)),
+    switch("-lf", Value::Needed, Effect::LogFile),
+    switch("-ls", Value::None, Effect::Needless("messages go to standard error anyway")),
+    switch("-lp", Value::Needed, Effect::ProgramName),
+    switch("-lu", Value::None, Effect::Ours(&["--log-format", "timed"])),
+    switch("-lh", Value::None, Effect::Needless("messages do not name the host")),
+    switch("-d", Value::Attached, Effect::Verbosity),
     switch(
         "-D",
         Value::None,
-        Means::Needless("ls -l /proc/PID/fd shows the descriptors of a process"),
+        Effect::Needless("ls -l /proc/PID/fd shows the descriptors of a process"),
     ),
-    switch("-v", Value::None, Means::Ours(&["-v"])),
-    switch("-x", Value::None, Means::Ours(&["-x"])),
-    switch("-r", Value::Needed, Means::Copy(Direction::Forward)),
-    switch("-R", Value::Needed, Means::Copy(Direction::Back)),
-    switch("-b", Value::Needed, Means::MessageSize),
-    switch("-s", Value::None, Means::Sloppy),
-    switch("-t", Value::Needed, Means::OursWithTime("-t")),
-    switch("-T", Value::Needed, Means::OursWithTime("-T")),
-    switch("-u", Value::None, Means::Ours(&["-u"])),
-    switch("-U", Value::None, Means::Reversed),
-    switch("-g", Value::None, Means::Needless("options are always checked")),
-    switch("-L", Value::Needed, Means::Lock("lockfile")),
-    switch("-W", Value::Needed, Means::Lock("waitlock")),
-    switch("-4", Value::None, Means::Family(Some(Family::V4))),
-    switch("-6", Value::None, Means::Family(Some(Family::V6))),
-    switch("-0", Value::None, Means::Family(None)),
-    switch("-S", Value::Attached, Means::Missing("signals end a link, and are not logged")),
-    switch("--experimental", Value::None, Means::Needless("nothing of gush link is experimental")),
-    switch("--statistics", Value::None, Means::Ours(&["--stats"])),
-    switch("-V", Value::None, Means::Missing("gush link -V prints the version")),
-    switch("-h", Value::Attached, Means::Missing("gush link --help shows addresses and options")),
-    switch("-?", Value::Attached, Means::Missing("gush link --help shows addresses and options")),
+    switch("-v", Value::None, Effect::Ours(&["-v"])),
+    switch("-x", Value::None, Effect::Ours(&["-x"])),
+    switch("-r", Value::Needed, Effect::Copy(Direction::Forward)),
+    switch("-R", Value::Needed, Effect::Copy(Direction::Back)),
+    switch("-b", Value::Needed, Effect::MessageSize),
+    switch("-s", Value::None, Effect::Sloppy),
+    switch("-t", Value::Needed, Effect::OursWithTime("-t")),
+    switch("-T", Value::Needed, Effect::OursWithTime("-T")),
+    switch("-u", Value::None, Effect::Ours(&["-u"])),
+    switch("-U", Value::None, Effect::Ours(&["-U"])),
+    switch("-g", Value::None, Effect::Needless("options are always checked")),
+    switch("-L", Value::Needed, Effect::Lock("lockfile")),
+    switch("-W", Value::Needed, Effect::Lock("waitlock")),
+    switch("-4", Value::None, Effect::Family(Some(Family::V4))),
+    switch("-6", Value::None, Effect::Family(Some(Family::V6))),
+    switch("-0", Value::None, Effect::Family(None)),
+    switch("-S", Value::Attached, Effect::Missing("signals end a link, and are not logged")),
+    switch("--experimental", Value::None, Effect::Needless("nothing of gush link is experimental")),
+    switch("--statistics", Value::None, Effect::Ours(&["--stats"])),
+    switch("-V", Value::None, Effect::Missing("gush link -V prints the version")),
+    switch("-h", Value::Attached, Effect::Missing("gush link --help shows addresses and options")),
+    switch("-?", Value::Attached, Effect::Missing("gush link --help shows addresses and options")),
 ];
 
 /// Reads switches until the first address.
@@ -186,7 +179,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
             _ => word.starts_with(switch.start),
         });
         let Some(switch) = found else {
-            let has_equivalent = |switch: &&Switch| !matches!(switch.means, Means::Missing(_));
+            let has_equivalent = |switch: &&Switch| !matches!(switch.effect, Effect::Missing(_));
             let names = SWITCHES.iter().filter(has_equivalent).map(|switch| switch.start);
             report.wrong("", &format!("unknown switch '{word}'{}", did_you_mean(&word, names)));
             continue;
@@ -202,13 +195,13 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
             },
             _ => attached.to_owned(),
         };
-        match switch.means {
-            Means::Ours(ours) => parsed.words.extend(ours.iter().map(|&word| word.to_owned())),
-            Means::OursWithTime(_) if !is_time(&value) => {
+        match switch.effect {
+            Effect::Ours(ours) => parsed.words.extend(ours.iter().map(|&word| word.to_owned())),
+            Effect::OursWithTime(_) if !is_time(&value) => {
                 let why = "not a time: socat takes seconds, such as 2 or 0.5";
                 report.wrong(&format!("{} {value}", switch.start), why);
             }
-            Means::OursWithTime(ours) => {
+            Effect::OursWithTime(ours) => {
                 parsed.lingers |= ours == "-t";
                 let words = time(ours, &value);
                 if ours == "-T" && !words.is_empty() {
@@ -216,7 +209,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 }
                 parsed.words.extend(words);
             }
-            Means::MessageSize => match size(&value) {
+            Effect::MessageSize => match size(&value) {
                 Some(bytes @ 1..=65_536) => {
                     parsed.message_bytes = usize::try_from(bytes).ok();
                     parsed.words.extend(["-b".to_owned(), bytes.to_string()]);
@@ -224,56 +217,50 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 Some(65_537..=MOST_BYTES) => parsed.large_messages = Some(value),
                 _ => report.wrong(&format!("-b {value}"), "not a number of bytes from 1"),
             },
-            Means::Copy(_) if value.contains('$') => {
+            Effect::Copy(_) if value.contains('$') => {
                 report.missing(
                     &format!("{} {value}", switch.start),
                     "socat expands variables in this name, and --tee FILE does not",
                 );
             }
-            Means::Copy(way) => copies.push((way, value)),
-            Means::Reversed => {
-                parsed.words.push("-U".to_owned());
-            }
-            Means::Family(family) => {
+            Effect::Copy(way) => copies.push((way, value)),
+            Effect::Family(family) => {
                 parsed.families = Families { of_peers: family, of_listeners: family };
             }
-            Means::Verbosity => {
+            Effect::Verbosity => {
                 // -dd, -d -d and -d2 mean the same.
                 verbosity = match value.parse::<usize>() {
                     Ok(level) => level,
                     Err(_) => verbosity + 1 + value.len(),
                 }
             }
-            Means::LogFile => {
+            Effect::LogFile => {
                 report.note("-lf", "the file is standard error as a whole, also of programs");
                 parsed.log_file = Some(value);
             }
-            Means::Sloppy => parsed.is_sloppy = true,
-            Means::ProgramName => {
+            Effect::Sloppy => parsed.is_sloppy = true,
+            Effect::ProgramName => {
                 report.note(switch.start, "messages begin with gush: link:");
                 // In upper case it begins the names of variables.
                 parsed.is_renamed = !value.eq_ignore_ascii_case("socat");
             }
-            Means::Lock(_) if parsed.lock.is_some() => {
+            Effect::Lock(_) if parsed.lock.is_some() => {
                 report.wrong(switch.start, "socat takes one lock");
             }
-            Means::Lock(option) => parsed.lock = Some((option, value)),
-            Means::Needless(why) => report.note(switch.start, why),
-            Means::Missing(why) => report.missing(switch.start, why),
+            Effect::Lock(option) => parsed.lock = Some((option, value)),
+            Effect::Needless(why) => report.note(switch.start, why),
+            Effect::Missing(why) => report.missing(switch.start, why),
         }
     }
-    if ["-u", "-U"].iter().all(|way| parsed.words.iter().any(|word| word == way)) {
+    let has = |word: &str| parsed.words.iter().any(|own| own == word);
+    if has("-u") && has("-U") {
         report.wrong("-u -U", "socat takes one of them");
     }
-    let dumps = parsed.words.iter().any(|word| word == "-v" || word == "-x");
-    if parsed.log_file.is_some() && dumps {
+    if parsed.log_file.is_some() && (has("-v") || has("-x")) {
         let why = "-v and -x print where messages go: without -lf both go to standard error";
         report.missing("-lf", why);
     }
-    parsed.one_way = Direction::ALL.into_iter().find(|way| {
-        let switch = ["-u", "-U"][*way as usize];
-        parsed.words.iter().any(|word| word == switch)
-    });
+    parsed.one_way = Direction::ALL.into_iter().find(|way| has(["-u", "-U"][*way as usize]));
     for (way, file) in copies {
         let name = ["--tee", "--tee-back"][way as usize];
         parsed.words.extend([name.to_owned(), file]);

@@ -582,6 +582,24 @@ fn what_socat_refuses_itself_is_not_said_to_lack_an_equivalent() {
 }
 
 #[test]
+fn a_refusal_names_an_option_as_the_user_does() {
+    for (arguments, reason) in [
+        ("PTY,raw=0 -", "PTY: raw=0: raw takes no value"),
+        ("TCP:h:1,so-sndbuf=x -", "TCP:h:1: so-sndbuf=x: so-sndbuf takes bytes"),
+        ("TCP:h:1,sp=x:y -", "TCP:h:1: sp=x:y: sp: an IPv6 address"),
+        ("TCP:h:1,recvttl -", "TCP:h:1: recvttl: tcp takes no option 'recvttl', which belongs"),
+        ("TCP:h:1,o-append -", "TCP:h:1: o-append: tcp takes no option 'o-append', which belongs"),
+    ] {
+        assert!(missing(arguments).starts_with(reason), "{}", missing(arguments));
+    }
+}
+
+#[test]
+fn a_path_may_begin_with_a_keyword_and_have_a_colon() {
+    assert_eq!(line("-U gopen/a:b -"), "gush link -U gopen/a:b -");
+}
+
+#[test]
 fn every_part_without_an_equivalent_is_named_at_once() {
     let missing = missing("-ly TUN TCP:h:1,md5sig=1,noopt=3");
     assert_eq!(missing.lines().count(), 4, "{missing}");
