@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gush_tree::remote::{Folder, Metadata, Names, UnfinishedFile};
+use gush_tree::remote::{EntryMetadata, Folder, Names, UnfinishedFile};
 use gush_tree::{CopyOptions, Error, ModeRule};
 
 const MIB: u64 = 1 << 20;
@@ -29,8 +29,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn metadata() -> Metadata {
-    Metadata { mode: 0o100_640, size_bytes: SIZE_BYTES, ..Metadata::default() }
+fn metadata() -> EntryMetadata {
+    EntryMetadata { mode: 0o100_640, size_bytes: SIZE_BYTES, ..EntryMetadata::default() }
 }
 
 fn resume(dir: &Path, source: &[u8]) -> Result<UnfinishedFile, Error> {
@@ -219,7 +219,7 @@ fn a_mirror_that_resumes_keeps_the_partial_files_of_its_names() {
     options.mirror = true;
     for (resumes, left) in [(true, 1), (false, 0)] {
         options.resume = resumes;
-        let directory = Metadata { mode: 0o040_755, ..Metadata::default() };
+        let directory = EntryMetadata { mode: 0o040_755, ..EntryMetadata::default() };
         let base = Folder::base(dir.path()).unwrap();
         let root = base.enter(OsStr::new("t"), (directory, Default::default()), &options).unwrap();
         let mut of_source = Names::default();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use gush::Rate;
-use gush_tree::remote::{Failure, Metadata};
+use gush_tree::remote::{EntryMetadata, Failure};
 use gush_tree::{CopyOptions, Dereference, Filter, Preserve, Specials, Update};
 use serde::{Deserialize, Serialize};
 
@@ -208,7 +208,7 @@ pub struct Item {
     /// Its name.
     pub name: Vec<u8>,
     /// Its size and metadata.
-    pub metadata: Metadata,
+    pub metadata: EntryMetadata,
     /// Further names may follow.
     pub has_names: bool,
 }
@@ -275,7 +275,7 @@ pub enum ToReceiver {
         /// Its name there.
         name: Vec<u8>,
         /// Its metadata, set when all that is in it has ended.
-        metadata: Metadata,
+        metadata: EntryMetadata,
         /// The root of a tree in a mirror: the identities of this directory and of those above it.
         within: Vec<u64>,
         /// As well, of what is mounted in the tree; `None` if that is not known.
@@ -364,7 +364,7 @@ pub enum ToReceiver {
         /// The name.
         name: Vec<u8>,
         /// The size and times of the entry.
-        metadata: Metadata,
+        metadata: EntryMetadata,
         /// The number of the earlier entry.
         first: u64,
     },
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn records_about_entries_have_the_bytes_of_this_version() {
-        let metadata = Metadata { mode: 0o100_644, ..Metadata::default() };
+        let metadata = EntryMetadata { mode: 0o100_644, ..EntryMetadata::default() };
         let item = Item { id: 300, folder: 1, name: b"n".to_vec(), metadata, has_names: true };
         let [asked, compared, sent, other] = std::array::from_fn(|_| item.clone());
         let records = [

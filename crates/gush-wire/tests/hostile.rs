@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use gush_test as _;
-use gush_tree::remote::Metadata;
+use gush_tree::remote::EntryMetadata;
 use gush_tree::{CopyOptions, Done, Error as TreeError, Events, ModeRule, Preserve, Update};
 use gush_wire::frame::{Input, Output};
 use gush_wire::record::{
@@ -116,7 +116,7 @@ fn receive_by(
 }
 
 fn file(name: &str, size_bytes: u64) -> ToReceiver {
-    let metadata = Metadata { mode: 0o100_644, size_bytes, ..Metadata::default() };
+    let metadata = EntryMetadata { mode: 0o100_644, size_bytes, ..EntryMetadata::default() };
     sent(Item { id: 1, folder: BASE, name: name.into(), metadata, has_names: false })
 }
 
@@ -125,7 +125,7 @@ fn sent(item: Item) -> ToReceiver {
 }
 
 fn file_in(folder: u64, id: u64, name: &str) -> ToReceiver {
-    let metadata = Metadata { mode: 0o100_644, ..Metadata::default() };
+    let metadata = EntryMetadata { mode: 0o100_644, ..EntryMetadata::default() };
     sent(Item { id, folder, name: name.into(), metadata, has_names: false })
 }
 
@@ -134,7 +134,7 @@ fn directory(id: u64, name: &str) -> ToReceiver {
 }
 
 fn directory_in(folder: u64, id: u64, name: &str) -> ToReceiver {
-    let metadata = Metadata { mode: 0o040_755, ..Metadata::default() };
+    let metadata = EntryMetadata { mode: 0o040_755, ..EntryMetadata::default() };
     ToReceiver::Enter { id, folder, name: name.into(), metadata, within: Vec::new(), mounted: None }
 }
 
@@ -224,7 +224,7 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
         id: 9,
         folder: BASE,
         name: "l".into(),
-        metadata: Metadata::default(),
+        metadata: EntryMetadata::default(),
         first,
     };
     let broken = ToReceiver::Broken { id: 1, sent_bytes: 2 };
@@ -364,7 +364,8 @@ fn text_shorter_than_a_header_is_refused_while_the_stream_stays_open() {
 /// same.
 fn about(name: &str, bits: u32, is_question: bool) -> ToReceiver {
     let (id, folder, name, has_names) = (1, BASE, name.into(), false);
-    let metadata = Metadata { mode: 0o100_000 | bits, size_bytes: 3, ..Metadata::default() };
+    let metadata =
+        EntryMetadata { mode: 0o100_000 | bits, size_bytes: 3, ..EntryMetadata::default() };
     let item = Item { id, folder, name, metadata, has_names };
     match is_question {
         true => ToReceiver::Ask(item),
@@ -482,9 +483,9 @@ fn directories_are_not_nested_without_a_limit() {
 fn what_is_kept_of_the_unfinished_is_bounded() {
     // Two bytes each in a record.
     let attributes = vec![(Vec::new(), Vec::new()); 400_000];
-    let large = Metadata { attributes, ..Metadata::default() };
+    let large = EntryMetadata { attributes, ..EntryMetadata::default() };
     let file = |id, has_names| {
-        let metadata = Metadata { mode: 0o100_644, ..large.clone() };
+        let metadata = EntryMetadata { mode: 0o100_644, ..large.clone() };
         sent(Item { id, folder: BASE, name: "f".into(), metadata, has_names })
     };
     let link = |id| ToReceiver::Link {
@@ -498,7 +499,7 @@ fn what_is_kept_of_the_unfinished_is_bounded() {
         id,
         folder: id - 1,
         name: "d".into(),
-        metadata: Metadata { mode: 0o040_755, ..large.clone() },
+        metadata: EntryMetadata { mode: 0o040_755, ..large.clone() },
         within: Vec::new(),
         mounted: None,
     };
@@ -517,7 +518,8 @@ fn rules_and_marks_are_bounded() {
     let mirror = Rules { is_mirror: true, resumes: true, ..Rules::default() };
     let ignores = (1..3000)
         .flat_map(|id| [directory_in(BASE, id, &id.to_string()), ignore.clone(), leave(id, 0)]);
-    let metadata = Metadata { mode: 0o100_644, size_bytes: 1 << 62, ..Metadata::default() };
+    let metadata =
+        EntryMetadata { mode: 0o100_644, size_bytes: 1 << 62, ..EntryMetadata::default() };
     let resumes = (1..3000).map(|id: u64| {
         let (name, metadata) = (id.to_string().into(), metadata.clone());
         let item = Item { id, folder: BASE, name, metadata, has_names: false };
@@ -768,7 +770,7 @@ fn a_source_that_was_asked_for_comes() {
 fn a_sender_makes_nothing_that_was_not_asked_for() {
     let begun = file("a", 1);
     let other = |mode| {
-        let metadata = Metadata { mode, link_text: "/etc".into(), ..Metadata::default() };
+        let metadata = EntryMetadata { mode, link_text: "/etc".into(), ..EntryMetadata::default() };
         let name = "a".into();
         ToReceiver::Other(Item { id: 1, folder: BASE, name, metadata, has_names: false })
     };
@@ -843,7 +845,7 @@ fn a_sender_makes_nothing_that_was_not_asked_for() {
 /// It sends the file without a question, or one about another name.
 #[test]
 fn a_sender_replaces_nothing_that_the_rules_keep() {
-    let metadata = Metadata { mode: 0o100_644, size_bytes: 3, ..Metadata::default() };
+    let metadata = EntryMetadata { mode: 0o100_644, size_bytes: 3, ..EntryMetadata::default() };
     let name = "new".into();
     let ask = ToReceiver::Ask(Item { id: 1, folder: BASE, name, metadata, has_names: false });
     let comes = [operand(0, "a"), file("a", 3), data(0, 3), end(3), finish(1)];

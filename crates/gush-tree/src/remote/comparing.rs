@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 use super::folder::Folder;
-use super::metadata::Metadata;
+use super::metadata::EntryMetadata;
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::pin;
@@ -28,7 +28,7 @@ impl Folder {
     pub fn compare(
         &self,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         options: &CopyOptions,
     ) -> Result<OverwriteDecision, Error> {
         if self.is_new() {
@@ -68,7 +68,7 @@ impl Folder {
     pub fn decide(
         &self,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         options: &CopyOptions,
     ) -> Result<OverwriteDecision, Error> {
         let standing = self.compare(name, metadata, options)?;
@@ -90,7 +90,7 @@ impl Folder {
     pub fn update(
         &self,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         options: &CopyOptions,
         events: &mut dyn Events,
     ) -> Result<Option<Updated>, Error> {
@@ -108,7 +108,7 @@ impl Folder {
     fn with_kept<T>(
         &self,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         options: &CopyOptions,
         act: impl FnOnce(&Transfer<'_>, &Stat) -> T,
     ) -> Result<T, Error> {
@@ -177,10 +177,10 @@ mod tests {
     use super::*;
     use crate::options::{Preserve, Update};
 
-    fn metadata_of(path: &Path) -> Metadata {
+    fn metadata_of(path: &Path) -> EntryMetadata {
         let place = Place::here(path);
         let (stat, fd) = (place.stat(false).unwrap(), place.pin(false).unwrap());
-        Metadata::of(fd.as_fd(), &stat, &Preserve::default(), path, &mut |warning| {
+        EntryMetadata::of(fd.as_fd(), &stat, &Preserve::default(), path, &mut |warning| {
             panic!("{warning}")
         })
         .unwrap()

@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io;
 
 use super::comparing::refuse_irreplaceable;
-use super::metadata::{Metadata, identity, lineage};
+use super::metadata::{EntryMetadata, identity, lineage};
 use super::partial;
 use crate::error::Error;
 use crate::events::Events;
@@ -29,7 +29,7 @@ use crate::tree::target_dir::{Pair, Slot, Source, TargetDir};
 use crate::xattr::Attributes;
 use crate::{links, remedy, special};
 
-/// What a mirror does not remove from its target, by [identities](Metadata::identity).
+/// What a mirror does not remove from its target, by [identities](EntryMetadata::identity).
 #[derive(Clone, Copy, Debug)]
 pub struct Spared<'a> {
     /// The source and the directories [above](lineage).
@@ -73,7 +73,7 @@ pub type Folder = TargetDir<Received>;
 pub struct Received {
     shown: PathBuf,
     /// Until it is finished.
-    metadata: Mutex<Metadata>,
+    metadata: Mutex<EntryMetadata>,
     /// The copy is a base itself, by the name `.`.
     is_copy: bool,
     holding: Arc<Holding>,
@@ -186,7 +186,7 @@ impl Folder {
     pub fn enter(
         self: &Arc<Self>,
         name: &OsStr,
-        (metadata, spared): (Metadata, Spared<'_>),
+        (metadata, spared): (EntryMetadata, Spared<'_>),
         options: &CopyOptions,
     ) -> Result<Arc<Self>, Error> {
         self.with(name, |place| {
@@ -268,7 +268,7 @@ impl Folder {
     pub fn make(
         &self,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         options: &CopyOptions,
         events: &mut dyn Events,
     ) -> Result<bool, Error> {
@@ -293,14 +293,14 @@ impl Folder {
         })
     }
 
-    /// The [identities](Metadata::identity) of this directory and of those above it, up to the
+    /// The [identities](EntryMetadata::identity) of this directory and of those above it, up to the
     /// root.
     #[must_use]
     pub fn lineage(&self) -> Vec<u64> {
         self.fd().map_or_else(|_| vec![identity(&self.stat)], |held| lineage(held.as_fd()))
     }
 
-    /// The [identity](Metadata::identity) of what has a name now.
+    /// The [identity](EntryMetadata::identity) of what has a name now.
     #[must_use]
     pub fn identity_there(&self, name: &OsStr) -> Option<u64> {
         if self.is_new { None } else { self.there(name).map(|stat| identity(&stat)) }
@@ -310,7 +310,7 @@ impl Folder {
     ///
     /// # Errors
     /// When it is.
-    pub fn refuse_itself(&self, name: &OsStr, metadata: &Metadata) -> Result<(), Error> {
+    pub fn refuse_itself(&self, name: &OsStr, metadata: &EntryMetadata) -> Result<(), Error> {
         if metadata.identity == 0 || self.identity_there(name) != Some(metadata.identity) {
             return Ok(());
         }
@@ -363,8 +363,8 @@ fn irreplaceable(place: &Place<'_>, kind: FileType, error: Error) -> Error {
 mod tests {
     use super::*;
 
-    fn directory() -> Metadata {
-        Metadata { mode: 0o040_700, ..Metadata::default() }
+    fn directory() -> EntryMetadata {
+        EntryMetadata { mode: 0o040_700, ..EntryMetadata::default() }
     }
 
     /// Opened again from the root, level by level, a deep tree would take a time that grows with
@@ -455,6 +455,6 @@ mod tests {
             base.enter(OsStr::new("d"), (directory(), Spared::default()), &options).unwrap();
         assert_eq!(*folder.metadata.lock().unwrap(), directory());
         assert!(folder.finish(&options, &mut ()).unwrap());
-        assert_eq!(*folder.metadata.lock().unwrap(), Metadata::default());
+        assert_eq!(*folder.metadata.lock().unwrap(), EntryMetadata::default());
     }
 }

@@ -22,7 +22,7 @@ use crate::xattr::{self, Attributes};
 /// An entry's kind, mode, owner, times, size, attributes and link text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Metadata {
+pub struct EntryMetadata {
     /// `st_mode`: kind and permission bits.
     pub mode: u32,
     /// The user's number.
@@ -56,8 +56,8 @@ pub(crate) fn identity(stat: &Stat) -> u64 {
     xxh3_64(&[&boot[..], &stat.st_dev.to_le_bytes(), &stat.st_ino.to_le_bytes()].concat())
 }
 
-/// The [identities](Metadata::identity) of a directory and of those above it, up to the root, as
-/// far as they can be looked at.
+/// The [identities](EntryMetadata::identity) of a directory and of those above it, up to the root,
+/// as far as they can be looked at.
 #[must_use]
 pub fn lineage(dir: BorrowedFd<'_>) -> Vec<u64> {
     let mut found = Vec::new();
@@ -81,7 +81,7 @@ pub(crate) fn climb(dir: BorrowedFd<'_>, found: &mut Vec<u64>) -> io::Result<()>
 }
 
 /// Opens an entry that a walk has found: a regular file for reading, any other, or all for a
-/// [`Metadata`] alone, by `O_PATH`, which needs no right to read it.
+/// [`EntryMetadata`] alone, by `O_PATH`, which needs no right to read it.
 ///
 /// # Errors
 /// When it cannot be opened, or another file has the name by now.
@@ -111,7 +111,7 @@ pub fn open_found(
     Ok(fd)
 }
 
-impl Metadata {
+impl EntryMetadata {
     /// Reads what `preserve` asks for of an open entry. Attributes that cannot be read are
     /// warnings, as many as the effort for attributes asks for.
     ///
@@ -231,7 +231,7 @@ impl Metadata {
     }
 }
 
-impl Attributes for Metadata {
+impl Attributes for EntryMetadata {
     fn list(&self) -> io::Result<Vec<CString>> {
         Ok(self.attributes.iter().filter_map(|(name, _)| CString::new(&name[..]).ok()).collect())
     }
@@ -281,14 +281,14 @@ mod tests {
         let by_name = Preserve { owner: true, ..Preserve::default() };
         let by_number = Preserve { numeric_ids: true, ..by_name };
         let of = |preserve: &Preserve| {
-            Metadata::of(fd.as_fd(), &stat, preserve, root.shown, &mut |_| ()).unwrap()
+            EntryMetadata::of(fd.as_fd(), &stat, preserve, root.shown, &mut |_| ()).unwrap()
         };
-        let names = |metadata: Metadata| [metadata.user_name, metadata.group_name];
+        let names = |metadata: EntryMetadata| [metadata.user_name, metadata.group_name];
         assert_eq!(names(of(&by_name)), [Account::User.name(number), String::new()]);
         assert_eq!(names(of(&by_number)), [String::new(), String::new()]);
         assert_eq!(names(of(&Preserve::default())), [String::new(), String::new()]);
         // On the other machine the user has another number.
-        let metadata = Metadata { user: number + 3_000_000_000, ..of(&by_name) };
+        let metadata = EntryMetadata { user: number + 3_000_000_000, ..of(&by_name) };
         let owner = |preserve| {
             let stat = metadata.stat(preserve, &stat);
             (stat.st_uid, stat.st_gid)

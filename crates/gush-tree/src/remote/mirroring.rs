@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Stat};
 
 use super::folder::Folder;
-use super::metadata::Metadata;
+use super::metadata::EntryMetadata;
 use super::partial;
 use crate::atomic;
 use crate::error::Error;
@@ -101,7 +101,7 @@ impl Folder {
     pub fn make_way(
         &self,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         options: &CopyOptions,
         is_stopped: &dyn Fn() -> bool,
         events: &mut dyn Events,
@@ -126,7 +126,7 @@ impl Folder {
     pub(super) fn makes_way(
         &self,
         there: &Stat,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         options: &CopyOptions,
     ) -> bool {
         self.limits.is_some() && overwriting::is_of_other_kind(options, metadata.kind(), there)
@@ -198,8 +198,8 @@ mod tests {
         CopyOptions { mirror: true, ..CopyOptions::default() }
     }
 
-    fn directory() -> Metadata {
-        Metadata { mode: 0o040_755, ..Metadata::default() }
+    fn directory() -> EntryMetadata {
+        EntryMetadata { mode: 0o040_755, ..EntryMetadata::default() }
     }
 
     fn root(at: &Path, options: &CopyOptions) -> Arc<Folder> {
@@ -279,12 +279,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         tree(dir.path());
         let at = |name: &str| dir.path().join("t").join(name);
-        let file = Metadata { mode: 0o100_644, ..Metadata::default() };
+        let file = EntryMetadata { mode: 0o100_644, ..EntryMetadata::default() };
         let mut options = mirror();
         options.filter = Some(Filter::new(&[(false, "o")]).unwrap());
         let folder = root(dir.path(), &options);
         let mut said = Said::default();
-        let mut make_way = |name: &str, metadata: &Metadata| {
+        let mut make_way = |name: &str, metadata: &EntryMetadata| {
             folder.make_way(OsStr::new(name), metadata, &options, &|| false, &mut said)
         };
         let refused = make_way("old", &file).unwrap_err();

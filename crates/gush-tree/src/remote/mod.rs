@@ -1,6 +1,6 @@
 //! The parts of a copy whose two sides are in different processes, on which `gush-wire` is built.
 //!
-//! The source side walks ([`walk`]) and takes the [`Metadata`] of each entry. The target side makes
+//! The source side walks ([`walk`]) and takes each entry's [`EntryMetadata`]. The target side makes
 //! entries from metadata: below a [`Folder`], held by a descriptor and reached by one name at a
 //! time without following links, so that nothing outside the target can be named; the data of a
 //! regular file goes into an [`UnfinishedFile`], which gets its name when it is complete. Metadata
@@ -19,7 +19,7 @@ mod unfinished;
 pub use crate::place::open_above;
 pub use failure::Failure;
 pub use folder::{Folder, Spared};
-pub use metadata::{Metadata, lineage, open_found};
+pub use metadata::{EntryMetadata, lineage, open_found};
 pub(crate) use metadata::{climb, identity};
 pub use mirroring::Names;
 pub use partial::{partial_name, shares_identities};

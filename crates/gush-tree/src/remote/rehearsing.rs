@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
-use super::metadata::Metadata;
+use super::metadata::EntryMetadata;
 use crate::error::Error;
 use crate::new_directory::lacks_owner_bits;
 use crate::options::{CopyOptions, ModeRule};
@@ -22,7 +22,7 @@ impl Folder {
     pub fn rehearse(
         &self,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         options: &CopyOptions,
     ) -> Result<(), Error> {
         if self.is_new() {
@@ -59,8 +59,8 @@ mod tests {
     use crate::overwriting::OverwriteDecision;
     use crate::remote::{Spared, UnfinishedFile};
 
-    fn metadata(mode: u32) -> Metadata {
-        Metadata { mode, link_text: b"text".to_vec(), ..Metadata::default() }
+    fn metadata(mode: u32) -> EntryMetadata {
+        EntryMetadata { mode, link_text: b"text".to_vec(), ..EntryMetadata::default() }
     }
 
     #[derive(Default)]

@@ -13,7 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
-use super::metadata::Metadata;
+use super::metadata::EntryMetadata;
 use super::partial::{self, Partial, partial_name};
 use crate::atomic::{Resting, Staged};
 use crate::data;
@@ -34,7 +34,7 @@ const CLOSED: u32 = 0o600;
 pub struct UnfinishedFile {
     folder: Arc<Folder>,
     name: OsString,
-    metadata: Metadata,
+    metadata: EntryMetadata,
     provisional_bits: u32,
     /// `None` once it has its name.
     file: Option<Unnamed>,
@@ -54,7 +54,7 @@ impl UnfinishedFile {
     pub fn begin(
         folder: &Arc<Folder>,
         name: &OsStr,
-        metadata: Metadata,
+        metadata: EntryMetadata,
         options: &CopyOptions,
     ) -> Result<Self, Error> {
         let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, metadata.mode);
@@ -101,7 +101,7 @@ impl UnfinishedFile {
     pub fn resume_or_begin(
         folder: &Arc<Folder>,
         name: &OsStr,
-        metadata: Metadata,
+        metadata: EntryMetadata,
         source: &[u8],
         options: &CopyOptions,
     ) -> Result<Self, Error> {
@@ -276,7 +276,7 @@ impl UnfinishedFile {
 }
 
 /// Is there a file to be replaced, of which the new one inherits? In a directory just made is none.
-fn has_old(folder: &Folder, place: &Place<'_>, metadata: &Metadata) -> Result<bool, Error> {
+fn has_old(folder: &Folder, place: &Place<'_>, metadata: &EntryMetadata) -> Result<bool, Error> {
     if folder.is_new() {
         return Ok(false);
     }
@@ -320,7 +320,7 @@ mod tests {
             std::fs::hard_link(&file, &other).unwrap();
             (options.preserve.links, options.preserve.mode) = (keeps_links, mode);
             let folder = Folder::base(dir.path()).unwrap();
-            let metadata = Metadata { mode: 0o100_750, ..Metadata::default() };
+            let metadata = EntryMetadata { mode: 0o100_750, ..EntryMetadata::default() };
             let unfinished =
                 UnfinishedFile::begin(&folder, OsStr::new("file"), metadata, &options).unwrap();
             assert_eq!(fs::fstat(unfinished.fd()).unwrap().st_mode & 0o777, CLOSED);

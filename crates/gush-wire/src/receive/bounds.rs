@@ -1,6 +1,6 @@
 //! Bounds on what is kept of the entries that have come and not ended.
 
-use gush_tree::remote::Metadata;
+use gush_tree::remote::EntryMetadata;
 
 use crate::error::{Error, ensure};
 use crate::record::WINDOW;
@@ -54,9 +54,10 @@ impl Bounds {
 }
 
 /// An estimate of metadata's memory.
-pub(super) fn weight(metadata: &Metadata) -> usize {
-    let Metadata { attributes, link_text, user_name, group_name, .. } = metadata;
+pub(super) fn weight(metadata: &EntryMetadata) -> usize {
+    let EntryMetadata { attributes, link_text, user_name, group_name, .. } = metadata;
     let attributes: usize =
         attributes.iter().map(|(name, value)| name.len() + value.len() + 2 * HEAP_BYTES).sum();
-    attributes + link_text.len() + user_name.len() + group_name.len() + size_of::<Metadata>() + 256
+    let texts = link_text.len() + user_name.len() + group_name.len();
+    attributes + texts + size_of::<EntryMetadata>() + 256
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 
 use gush_text::{mkdir_remedy, quote};
 use gush_tree::Action;
-use gush_tree::remote::{Failure, Folder, Metadata, Names, Spared};
+use gush_tree::remote::{EntryMetadata, Failure, Folder, Names, Spared};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -119,7 +119,7 @@ impl Session {
         id: u64,
         above: u64,
         name: &OsStr,
-        (metadata, spared): (Metadata, Spared<'_>),
+        (metadata, spared): (EntryMetadata, Spared<'_>),
     ) -> Result<(), Error> {
         if self.shown.as_ref().is_some_and(|shown| !shown.is_recursive) {
             return Err(out_of_place("a directory"));
@@ -316,7 +316,7 @@ impl Session {
         &self,
         (folder_id, folder): (u64, &Folder),
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
     ) -> Result<(), gush_tree::Error> {
         let is_directory = metadata.kind() == FileType::Directory;
         let names_directory = self.names_directory && self.as_name.is_some();
@@ -361,12 +361,12 @@ mod tests {
             let session = Session::new(base, None, CopyOptions::default(), output, None);
             let copy = |number: u64| -> Result<(), Error> {
                 let (id, name) = (10 * number, format!("{number:0200}"));
-                let directory = Metadata { mode: 0o040_755, ..Metadata::default() };
+                let directory = EntryMetadata { mode: 0o040_755, ..EntryMetadata::default() };
                 session.enter(id, BASE, OsStr::new(&name), (directory, Spared::default()))?;
                 let folder = session.folder(id, true)?.unwrap();
                 for (id, file) in [(id + 1, "a"), (id + 2, "b")] {
                     fs::write(dir.path().join(&name).join(file), "").unwrap();
-                    let metadata = Metadata { mode: 0o100_644, ..Metadata::default() };
+                    let metadata = EntryMetadata { mode: 0o100_644, ..EntryMetadata::default() };
                     let (folder_id, name) = (10 * number, OsStr::new(file));
                     let item =
                         Item { id, folder: folder_id, name: file.into(), metadata, has_names };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use gush::Unpoisoned;
 use gush_text::{errno_text, noted, quote};
 use gush_tree::Action;
-use gush_tree::remote::{Failure, Folder, Metadata, UnfinishedFile};
+use gush_tree::remote::{EntryMetadata, Failure, Folder, UnfinishedFile};
 
 use super::answers::{Arrival, Ending, Told};
 use super::bounds::weight;
@@ -66,7 +66,7 @@ struct Unwritten {
 
 enum Stage {
     /// The file is made at its first data: many may be announced before.
-    Announced(Metadata),
+    Announced(EntryMetadata),
     Begun(Arc<UnfinishedFile>),
     /// The file is not made: what is there stays.
     Stays(Ending),
@@ -148,7 +148,7 @@ impl Incoming {
     fn begin_in(
         &self,
         folder: &Arc<Folder>,
-        metadata: Metadata,
+        metadata: EntryMetadata,
         session: &Session,
     ) -> Result<Stage, gush_tree::Error> {
         let (name, options) = (&self.name, &session.options);

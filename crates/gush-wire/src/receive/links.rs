@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use gush_tree::remote::{Folder, Metadata, OverwriteDecision};
+use gush_tree::remote::{EntryMetadata, Folder, OverwriteDecision};
 use gush_tree::{Action, Update};
 
 use super::answers::{Arrival, Ending};
@@ -33,7 +33,7 @@ pub(super) struct Link {
     pub id: u64,
     pub folder: u64,
     pub name: OsString,
-    pub metadata: Metadata,
+    pub metadata: EntryMetadata,
 }
 
 fn bounded(firsts: &Firsts) -> Result<(), Error> {

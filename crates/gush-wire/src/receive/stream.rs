@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush_text::without_controls;
 use gush_tree::Update;
-use gush_tree::remote::{Folder, Metadata, OverwriteDecision, Spared, Updated};
+use gush_tree::remote::{EntryMetadata, Folder, OverwriteDecision, Spared, Updated};
 use rustix::fs::FileType;
 
 use super::answers::{Arrival, Ending, Told};
@@ -228,7 +228,7 @@ impl Session {
         &self,
         (folder_id, folder): (u64, &Folder),
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
     ) -> Result<Ending, gush_tree::Error> {
         if let Some(stays) = self.stays(folder, name, metadata)? {
             return Ok(stays);
@@ -243,7 +243,7 @@ impl Session {
         &self,
         folder: &Folder,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
     ) -> Result<Option<Ending>, gush_tree::Error> {
         if self.options.update == Update::All {
             return Ok(None);
@@ -261,7 +261,7 @@ impl Session {
         &self,
         folder: &Folder,
         name: &OsStr,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
     ) -> Result<Option<Ending>, gush_tree::Error> {
         if !self.options.updates_attributes() {
             return Ok(Some(Ending::Kept));
@@ -278,7 +278,7 @@ impl Session {
         &self,
         arrival: &Arrival<'_>,
         folder: &Arc<Folder>,
-        metadata: &Metadata,
+        metadata: &EntryMetadata,
         standing: Result<OverwriteDecision, gush_tree::Error>,
     ) -> Result<(), Error> {
         let Arrival { id, folder: folder_id, name, .. } = *arrival;
@@ -339,7 +339,7 @@ fn failed_on(is_first: bool, error: Error) -> Error {
     if is_first { error } else { error.further() }
 }
 
-fn of_kind(metadata: &Metadata, is_right: bool) -> Result<(), Error> {
+fn of_kind(metadata: &EntryMetadata, is_right: bool) -> Result<(), Error> {
     ensure(is_right, &format!("an entry has the mode {:o}", metadata.mode))
 }
 

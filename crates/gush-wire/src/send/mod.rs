@@ -24,7 +24,7 @@ use std::thread;
 
 use gush::Unpoisoned;
 use gush_text::{quote, without_controls};
-use gush_tree::remote::{Failure, Metadata};
+use gush_tree::remote::{EntryMetadata, Failure};
 use gush_tree::{Action, CopyOptions, Events, Preserve};
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -374,14 +374,15 @@ impl<'a> Session<'a> {
         fd: &impl AsFd,
         stat: &Stat,
         path: &Path,
-    ) -> Result<Metadata, gush_tree::Error> {
+    ) -> Result<EntryMetadata, gush_tree::Error> {
         let mut warn = |error| self.warns(&error);
-        Metadata::of(fd.as_fd(), stat, &self.options.preserve, path, &mut warn)
+        EntryMetadata::of(fd.as_fd(), stat, &self.options.preserve, path, &mut warn)
     }
 
     /// Metadata without attributes, for which nothing is opened.
-    fn plain_metadata(&self, fd: &impl AsFd, stat: &Stat, path: &Path) -> Metadata {
-        Metadata::of(fd.as_fd(), stat, &Preserve::default(), path, &mut |_| {}).unwrap_or_default()
+    fn plain_metadata(&self, fd: &impl AsFd, stat: &Stat, path: &Path) -> EntryMetadata {
+        EntryMetadata::of(fd.as_fd(), stat, &Preserve::default(), path, &mut |_| {})
+            .unwrap_or_default()
     }
 
     /// The path of a copy, as messages show it. `below` begins with the name of the operand.

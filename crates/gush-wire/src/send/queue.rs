@@ -11,7 +11,7 @@ use std::time::Duration;
 use gush::Unpoisoned;
 use gush_text::quote;
 use gush_tree::Action;
-use gush_tree::remote::{Metadata, open_above, open_found};
+use gush_tree::remote::{EntryMetadata, open_above, open_found};
 use rustix::fs::{self, AtFlags, FileType, OFlags, Stat};
 
 use super::ahead::{MUCH_BYTES, data_bytes};
@@ -45,7 +45,7 @@ impl Found {
     }
 
     /// What the receiver learns of it.
-    pub fn item(&self, metadata: Metadata) -> Item {
+    pub fn item(&self, metadata: EntryMetadata) -> Item {
         let Self { id, folder, has_names, .. } = *self;
         Item { id, folder, name: self.sent_as.as_bytes().to_vec(), metadata, has_names }
     }

@@ -467,7 +467,7 @@ impl Visitor for Walking<'_, '_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use gush_tree::remote::Metadata;
+    use gush_tree::remote::EntryMetadata;
 
     use super::*;
     use crate::frame::Output;
@@ -477,11 +477,11 @@ mod tests {
         let fits = |count: usize| {
             let (within, mounted) = (vec![u64::MAX; count / 2], Some(vec![u64::MAX; count / 2]));
             let name = || "x".repeat(255);
-            let metadata = Metadata {
+            let metadata = EntryMetadata {
                 mode: 0o040_755,
                 user_name: name(),
                 group_name: name(),
-                ..Metadata::default()
+                ..EntryMetadata::default()
             };
             let (id, folder, name) = (u64::MAX, BASE, name().into());
             let record = ToReceiver::Enter { id, folder, name, metadata, within, mounted };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gush_text::quote;
-use gush_tree::remote::{Failure, Metadata, partial_name};
+use gush_tree::remote::{EntryMetadata, Failure, partial_name};
 
 use super::Session;
 use super::outgoing::{Data, Outgoing};
@@ -117,7 +117,11 @@ impl Session<'_> {
     }
 
     /// Opens a file that was found. What cannot be opened is reported, and has no answer.
-    fn open(&self, stream: &Stream, found: &Found) -> Result<Option<(OwnedFd, Metadata)>, Error> {
+    fn open(
+        &self,
+        stream: &Stream,
+        found: &Found,
+    ) -> Result<Option<(OwnedFd, EntryMetadata)>, Error> {
         let opened = found.place.open(&found.stat, &found.path, true);
         let opened = opened
             .and_then(|fd| Ok((self.metadata(&fd, &found.stat, &found.path)?, fd)))
@@ -187,7 +191,7 @@ impl Session<'_> {
         stream: &Stream,
         found: Found,
         fd: OwnedFd,
-        metadata: Metadata,
+        metadata: EntryMetadata,
     ) -> Result<(), Error> {
         let Found { id, has_names, .. } = found;
         let resumes = self.resumes(&found);

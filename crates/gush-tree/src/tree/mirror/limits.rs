@@ -18,8 +18,8 @@ pub(crate) struct Limits {
     device: u64,
     /// `None` if the kernel does not report it.
     mount: Option<u64>,
-    /// The [identities](crate::remote::Metadata::identity) of the source, of the directories above
-    /// it, and of what is mounted in it.
+    /// The [identities](crate::remote::EntryMetadata::identity) of the source, of the directories
+    /// above it, and of what is mounted in it.
     source: HashSet<u64>,
     /// Something is mounted in the source, which may be a file.
     has_mounts: bool,

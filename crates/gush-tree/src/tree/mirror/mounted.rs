@@ -11,7 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::place::{Place, mount_of, proc_path, same_file};
 use crate::remote::identity;
 
-/// The [identities](crate::remote::Metadata::identity) of what is mounted below a directory,
+/// The [identities](crate::remote::EntryMetadata::identity) of what is mounted below a directory,
 /// whether a copy reads it or not. No name leads to what another mount covers: that is none of it.
 /// `None` if the mounts are not known.
 #[must_use]

@@ -44,13 +44,13 @@ impl<'a> OwnShare<'a> {
 }
 
 /// The sums of one listing, added at its end: threads would wait for each other at each entry.
-struct Listing<'s> {
+struct ListingSums<'s> {
     share: &'s OwnShare<'s>,
     directory: u64,
     seen: Seen,
 }
 
-impl Listing<'_> {
+impl ListingSums<'_> {
     /// A method, because a closure that names a field takes a copy of the field alone: the listing
     /// itself would end without its sums.
     fn add(&mut self, name: &OsStr, owner: Owner) {
@@ -58,7 +58,7 @@ impl Listing<'_> {
     }
 }
 
-impl Drop for Listing<'_> {
+impl Drop for ListingSums<'_> {
     fn drop(&mut self) {
         self.share.share().seen.add_all(self.seen);
     }
@@ -80,7 +80,7 @@ impl Partition for OwnShare<'_> {
         let rule = division.rule_in(dir);
         let has_rules = options.filter.is_some() || options.gitignore || options.last.is_some();
         let directory = hash_of_directory(path.below_root());
-        let mut listing = Listing { share: self, directory, seen: Seen::default() };
+        let mut listing = ListingSums { share: self, directory, seen: Seen::default() };
         Box::new(move |entry| {
             if entry.kind == FileType::Directory {
                 return Some(Owner::Mine);
