@@ -68,17 +68,17 @@ pub struct Tee<'a> {
     backlog_bytes: Option<usize>,
     on_loss: Option<OnLoss<'a>>,
     cancel: Option<&'a Cancel>,
-    account: Account,
+    account: MethodAccount,
 }
 
 /// By which methods bytes moved, and which were refused.
 #[derive(Default)]
-struct Account {
+struct MethodAccount {
     methods: Vec<(MethodName, u64)>,
     refusals: Vec<Refusal>,
 }
 
-impl Account {
+impl MethodAccount {
     fn add(&mut self, moved: Moved) {
         if let Some(method) = moved.method.filter(|_| moved.delivered_bytes > 0) {
             match self.methods.iter_mut().find(|(name, _)| *name == method) {
@@ -114,7 +114,7 @@ impl<'a> Tee<'a> {
             backlog_bytes: None,
             on_loss: None,
             cancel: None,
-            account: Account::default(),
+            account: MethodAccount::default(),
         }
     }
 
@@ -497,14 +497,14 @@ fn account_of(
     fan: &impl Spread,
     taken_bytes: u64,
     is_complete: bool,
-    account: Account,
+    account: MethodAccount,
 ) -> TeeReport {
     let target = |at| TeeTarget {
         delivered_bytes: fan.delivered_bytes(at),
         failure: fan.failure(at).cloned(),
     };
     let targets = numbers(fan).map(target).collect();
-    let Account { methods, refusals } = account;
+    let MethodAccount { methods, refusals } = account;
     TeeReport { taken_bytes, targets, is_complete, methods, refusals, leaves_file: false }
 }
 

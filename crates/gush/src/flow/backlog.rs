@@ -36,7 +36,7 @@ use crate::sys::Call;
 pub(crate) struct Backlog {
     intake: Flow,
     lanes: Vec<Lane>,
-    ring: Ring,
+    ring: TailRing,
     /// Why the source gives no more.
     over: Option<Result<Completion, Box<Failure>>>,
     /// The source answered `EAGAIN`, and nobody has said since that the source is ready.
@@ -83,7 +83,7 @@ impl Backlog {
             Ok(Lane::new(outlet, target.kind()))
         };
         let lanes = targets.iter().map(lane).collect::<Result<_, Refusal>>()?;
-        let ring = Ring::new(ring, ring_bytes);
+        let ring = TailRing::new(ring, ring_bytes);
         Ok(Self { intake, lanes, ring, over: None, source_waits: false })
     }
 
@@ -286,7 +286,7 @@ impl Lane {
     fn next(
         &mut self,
         target: u16,
-        ring: &Ring,
+        ring: &TailRing,
         is_over: bool,
         lender: &mut dyn Lender,
     ) -> Option<FanNext> {
@@ -325,7 +325,7 @@ impl Lane {
 
 /// The last bytes of a stream; places are counted from the stream's beginning.
 #[derive(Debug)]
-struct Ring {
+struct TailRing {
     memory: Pages,
     size_bytes: usize,
     /// The first byte that somebody needs, and the place after the last.
@@ -335,7 +335,7 @@ struct Ring {
     origin: u64,
 }
 
-impl Ring {
+impl TailRing {
     fn new(memory: Pages, size_bytes: usize) -> Self {
         let size_bytes = size_bytes.min(memory.len_bytes());
         Self { memory, size_bytes, start: 0, end: 0, origin: 0 }
@@ -534,7 +534,7 @@ mod tests {
 
     #[test]
     fn memory_that_no_lag_has_needed_stays_untouched() {
-        let mut ring = Ring::new(Pages::new(1 << 20).expect("memory"), 1 << 20);
+        let mut ring = TailRing::new(Pages::new(1 << 20).expect("memory"), 1 << 20);
         for place in 1..=50 {
             assert_eq!(ring.put(&[1; 1000]), 1000);
             assert_eq!(ring.piece_from(ring.start).len(), 1000);

@@ -51,7 +51,7 @@ impl Method for Reflink {
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, _setup: &Setup) -> Result<Start<'fd>, Refusal> {
-        Ok(Start::range(Sharing {
+        Ok(Start::range(Reflinking {
             source: pair.source.fd(),
             target: pair.target.fd(),
             source_at: source_offset(self.name(), pair)?,
@@ -63,7 +63,7 @@ impl Method for Reflink {
     }
 }
 
-struct Sharing<'fd> {
+struct Reflinking<'fd> {
     source: BorrowedFd<'fd>,
     target: BorrowedFd<'fd>,
     source_at: u64,
@@ -73,7 +73,7 @@ struct Sharing<'fd> {
     has_all: bool,
 }
 
-impl Sharing<'_> {
+impl Reflinking<'_> {
     /// How many bytes FICLONE shared of a source that had `len` bytes before: the end of the target
     /// shows, if the target has grown.
     fn brought_bytes(&self, len: u64) -> u64 {
@@ -83,7 +83,7 @@ impl Sharing<'_> {
     }
 }
 
-impl Range for Sharing<'_> {
+impl Range for Reflinking<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         if self.has_all {
             return Step::End;

@@ -46,11 +46,11 @@ const BUFFERS_BYTES: usize = 12 << 20;
 /// Where a worker left a piece unfinished, counted from the start of the whole range, and why.
 struct Unfinished {
     offset: u64,
-    cause: Cause,
+    cause: HaltCause,
 }
 
 /// Another worker's halt is no cause: a worker that yields to a lower halt leaves none.
-enum Cause {
+enum HaltCause {
     /// The source may have ended, or the method was refused: one thread alone finds out.
     Question,
     Failed(Fault),
@@ -147,14 +147,14 @@ impl<'fd> Shared<'fd> {
         if !is_ready {
             match self.method.start(&pair, &self.setup) {
                 Ok(started) => *start = Some(started),
-                Err(_) => return Some(Unfinished { offset: begin, cause: Cause::Question }),
+                Err(_) => return Some(Unfinished { offset: begin, cause: HaltCause::Question }),
             }
         }
         let mut offset = begin;
         while offset < end {
             // Asked before the first step too: a piece that was taken is finished or reported.
             if self.stopped.load(Ordering::Relaxed) {
-                return Some(Unfinished { offset, cause: Cause::Stopped });
+                return Some(Unfinished { offset, cause: HaltCause::Stopped });
             }
             if offset >= self.limit.load(Ordering::Relaxed) {
                 return None;
@@ -183,7 +183,7 @@ impl<'fd> Shared<'fd> {
 }
 
 /// Makes one call of the flow, and answers how many bytes arrived.
-fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
+fn advance(streamed: &mut Streamed<'_>) -> Result<u64, HaltCause> {
     match streamed.flow.next(u64::MAX, &mut streamed.buffers) {
         Next::Do(op) => {
             let answer = streamed.flow.perform(op, streamed.fds);
@@ -195,25 +195,25 @@ fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
             Ok(0)
         }
         // Early for this piece: whether the file ends here is decided on one thread, in order.
-        Next::Ended(Completion::Eof | Completion::Limit) => Err(Cause::Question),
+        Next::Ended(Completion::Eof | Completion::Limit) => Err(HaltCause::Question),
         Next::Failed(failure) => Err(match *failure {
-            Failure::Fault(fault) => Cause::Failed(fault),
+            Failure::Fault(fault) => HaltCause::Failed(fault),
             // Bytes of other pieces may have arrived, so this is no refusal: one thread asks again.
-            Failure::Refused(_) | Failure::FalseEnd(_) => Cause::Question,
+            Failure::Refused(_) | Failure::FalseEnd(_) => HaltCause::Question,
         }),
     }
 }
 
 /// One step of a range, and how many bytes arrived.
-fn step(range: &mut dyn Range, most_bytes: u64) -> Result<u64, Cause> {
+fn step(range: &mut dyn Range, most_bytes: u64) -> Result<u64, HaltCause> {
     match range.step(most_bytes) {
         Step::Moved(bytes) => Ok(bytes),
         Step::WouldBlock(_) => {
             thread::yield_now();
             Ok(0)
         }
-        Step::Dry | Step::End | Step::Refused(_) => Err(Cause::Question),
-        Step::Failed(fault) => Err(Cause::Failed(fault)),
+        Step::Dry | Step::End | Step::Refused(_) => Err(HaltCause::Question),
+        Step::Failed(fault) => Err(HaltCause::Failed(fault)),
     }
 }
 
@@ -287,8 +287,8 @@ impl Move<'_> {
             None => Ok(()),
         };
         match first.map(|halt| &halt.cause) {
-            Some(Cause::Failed(fault)) if self.was_cut(*fault) => {}
-            Some(Cause::Failed(fault)) => return Err(self.cursor.after(*fault, 0).into()),
+            Some(HaltCause::Failed(fault)) if self.was_cut(*fault) => {}
+            Some(HaltCause::Failed(fault)) => return Err(self.cursor.after(*fault, 0).into()),
             _ if stopped => return Err(self.stopped(0).into()),
             _ => {}
         }

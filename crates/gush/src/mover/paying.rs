@@ -133,7 +133,7 @@ impl Move<'_> {
                 self.move_alone(alone, before_bytes + left_bytes)?
             } else {
                 let end = Some(before_bytes + part_bytes);
-                let watch = Watch::begin(before_bytes);
+                let watch = SpentBefore::begin(before_bytes);
                 let others = self.move_on_threads(by, threads, end)?;
                 let part = watch.sample(self.cursor.moved_bytes, others, threads);
                 // The source has perhaps ended: one thread finds out.
@@ -150,7 +150,7 @@ impl Move<'_> {
 
     /// Moves a part on this thread.
     fn move_alone(&mut self, name: MethodName, end: u64) -> Result<Sample, Halt> {
-        let watch = Watch::begin(self.cursor.moved_bytes);
+        let watch = SpentBefore::begin(self.cursor.moved_bytes);
         let mut bytes = FIRST_BYTES;
         loop {
             self.move_by(name, Some(end.min(self.cursor.moved_bytes + bytes)))?;
@@ -167,13 +167,13 @@ impl Move<'_> {
 }
 
 /// What this thread had used before a part.
-struct Watch {
+struct SpentBefore {
     before_bytes: u64,
     began: Instant,
     before: Usage,
 }
 
-impl Watch {
+impl SpentBefore {
     fn begin(before_bytes: u64) -> Self {
         Self { before_bytes, began: Instant::now(), before: usage().unwrap_or_default() }
     }
