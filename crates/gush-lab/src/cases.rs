@@ -85,7 +85,7 @@ impl<'a> SuiteRun<'a> {
         self.cases.first().map_or("", |case| case.measure().unit())
     }
 
-    /// The cases that are out.
+    /// The cases that failed and were left out.
     pub fn failures(&self) -> impl Iterator<Item = &'a Failure> {
         let name = self.name;
         self.run.failures.iter().filter(move |failure| failure.suite == name)

@@ -31,9 +31,9 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// The cases that both have figures of, and that are the same, in the first run's order.
     pub cases: Vec<Compared>,
-    /// The cases with the same name that are not the same: nothing is said of their figures.
+    /// The cases of one name whose parameters differ: their figures are not compared.
     pub unlike: Vec<Unlike>,
-    /// The cases that are out in one run or both, so that nothing is said of their figures.
+    /// The cases that failed in one run or both: their figures are not compared.
     pub failed: Vec<Failed>,
     /// How many cases only the first run, and only the second run, has figures of.
     pub alone: [usize; 2],
@@ -56,7 +56,7 @@ pub struct Unlike {
     pub differences: Vec<Difference>,
 }
 
-/// A case that is out in a run.
+/// A case that failed in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failed {
     pub run: String,

@@ -1,4 +1,4 @@
-//! Runs on their way to another machine: one JSON document.
+//! Exported runs: one JSON document.
 //!
 //! An export may come from anybody: size, depth, names and versions are checked before
 //! any content is used.
@@ -21,13 +21,13 @@ const VERSION: u32 = 1;
 const LARGEST_BYTES: u64 = 512 << 20;
 const LONGEST_NAME: usize = 200;
 
-/// Why something is no export that can be taken, as a sentence.
+/// Why an export is refused, as a sentence.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     #[error("cannot read: {}", os_text(.0))]
     Unreadable(#[source] io::Error),
-    /// The file is no export.
+    /// The file is not an export.
     #[error("is not an export of gush lab, as gush lab export --json writes it: {0}")]
     Garbled(String),
     /// The file is an export of a newer gush.

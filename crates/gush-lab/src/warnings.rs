@@ -109,7 +109,7 @@ pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
     found.map(|(_, fact, remedy)| Warning::new(fact, remedy)).collect()
 }
 
-/// Which samples do not say much.
+/// The doubts about the samples themselves.
 pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
     let mut cases: BTreeMap<(&str, &str), Vec<(u32, f64)>> = BTreeMap::new();
     for sample in samples {

@@ -94,9 +94,9 @@ pub struct Comparison {
     pub warmup: Option<u32>,
     /// The number of rounds, if it is fixed.
     pub runs: Option<u32>,
-    /// How often a sample runs the command, by default once. Each run has everything around a run.
+    /// How often a sample runs the command, by default once; `prepare` and `conclude` each time.
     pub repeat: Option<u32>,
-    /// Commands that fail so are measured nevertheless.
+    /// The failures despite which a command is measured.
     #[serde(rename = "ignore_failure")]
     pub ignored: Ignored,
     pub output: Output,
@@ -144,7 +144,7 @@ pub struct Entry {
     pub is_optional: bool,
 }
 
-/// How fast a contender is to be compared with others.
+/// How fast a contender should be, compared with others.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Aim {

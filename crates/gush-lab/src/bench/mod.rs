@@ -124,15 +124,15 @@ fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = Error>>(
     text.parse().map_err(|error: Error| D::Error::custom(error.to_string()))
 }
 
-/// The failures that put no command out.
+/// The failures despite which a command is measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "bool")]
 pub enum Ignored {
-    /// None: who fails is out.
+    /// None: a command that fails is left out.
     #[default]
     None,
     All,
-    /// These exit statuses; 128 and the number of a signal is an end by this signal.
+    /// These exit statuses; 128 plus the number of a signal means that the signal ended it.
     Statuses(Vec<i32>),
 }
 

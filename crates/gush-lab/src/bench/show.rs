@@ -76,7 +76,7 @@ fn times_first(times: Option<Estimate>) -> String {
 type Column = (&'static str, fn(&Summary, Option<Unit>) -> String);
 type PrintedColumn = (&'static str, fn(&Figure) -> String);
 /// The text of a column for a contender.
-type Cells<'s> = Box<dyn Fn(&Summary) -> String + 's>;
+type ColumnText<'s> = Box<dyn Fn(&Summary) -> String + 's>;
 
 const TIMES: &[Column] =
     &[("median", |one, unit| time(one.seconds.median.value, unit)), ("95 % interval", interval)];
@@ -118,7 +118,7 @@ const PRINTED: &[PrintedColumn] = &[
 pub(super) fn cells(summaries: &[Summary], unit: Option<Unit>) -> (Vec<String>, Vec<Vec<String>>) {
     let figures = summaries.iter().map(|one| &one.figures[..]).max_by_key(|figures| figures.len());
     let figures = figures.unwrap_or_default();
-    let mut columns: Vec<(&str, Cells<'_>)> = Vec::new();
+    let mut columns: Vec<(&str, ColumnText<'_>)> = Vec::new();
     for (place, figure) in figures.iter().enumerate() {
         let name = figure.printed.name.as_str();
         // Only the figure that is compared has room for its interval.

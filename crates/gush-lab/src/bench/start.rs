@@ -13,11 +13,11 @@ use crate::Error;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shell {
-    /// Nobody else, unless a command needs a shell; then `sh` starts all of them, so that like
-    /// meets like.
+    /// No shell, unless a command needs one; then `sh` starts all of them, for a fair
+    /// comparison.
     #[default]
     Auto,
-    /// Nobody else: pipes, redirections and variables mean nothing.
+    /// No shell: pipes, redirections and variables mean nothing.
     None,
     /// A shell: the words of the command, without the `-c` that follows them.
     Words(Vec<String>),

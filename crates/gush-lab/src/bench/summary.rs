@@ -45,7 +45,7 @@ pub struct Summary {
     /// The processor's counters: of each its name, its heading, and the counts of all runs.
     pub counts: Vec<(&'static str, &'static str, Vec<f64>)>,
     pub parameters: Vec<(String, String)>,
-    /// The reason why the contender is out, if some round failed.
+    /// Why the contender was left out, if a round failed.
     pub failure: Option<String>,
 }
 

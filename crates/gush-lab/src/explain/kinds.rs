@@ -25,7 +25,7 @@ impl WorkKind {
     }
 }
 
-struct Row {
+struct CallKind {
     name: &'static str,
     sentence: &'static str,
     /// Beginnings of functions' names, without leading underscores; of all kinds the longest that
@@ -33,12 +33,12 @@ struct Row {
     beginnings: &'static str,
 }
 
-const fn row(name: &'static str, sentence: &'static str, beginnings: &'static str) -> Row {
-    Row { name, sentence, beginnings }
+const fn row(name: &'static str, sentence: &'static str, beginnings: &'static str) -> CallKind {
+    CallKind { name, sentence, beginnings }
 }
 
 /// Every kind. The beginnings were read in Linux 6.12 to 7.3, those of arm64 among them.
-const KINDS: &[Row] = &[
+const KINDS: &[CallKind] = &[
     row(
         "copying",
         "Bytes are copied between the program's memory and the kernel's pages; splice and vmsplice avoid it.",
@@ -178,7 +178,7 @@ fn bare(function: &str) -> &str {
 /// The kind of a kernel function, if the table has the name.
 pub fn kind_of(function: &str) -> Option<WorkKind> {
     let name = bare(function);
-    let each = |(place, row): (usize, &'static Row)| {
+    let each = |(place, row): (usize, &'static CallKind)| {
         row.beginnings.split_whitespace().map(move |beginning| (WorkKind(place), beginning))
     };
     let all = KINDS.iter().enumerate().flat_map(each);

@@ -16,7 +16,7 @@ pub struct Counters {
     pub busy_s: f64,
     /// Seconds that the hypervisor gave to others.
     pub stolen_s: f64,
-    /// Seconds that all processors together were there.
+    /// Seconds of all processors together, idle or not.
     pub total_s: f64,
     /// Seconds of processor time of this program and of ended children.
     pub own_s: f64,

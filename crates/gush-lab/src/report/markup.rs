@@ -7,11 +7,11 @@ use std::fmt::{self, Display, Formatter, Write};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Html(pub(super) String);
 
-pub trait Part {
-    fn put(&self, out: &mut Formatter<'_>) -> fmt::Result;
+pub trait ToHtml {
+    fn write_html(&self, out: &mut Formatter<'_>) -> fmt::Result;
 }
 
-/// HTML by a format string. Each argument is a [`Part`] and so is escaped unless the argument is
+/// HTML by a format string. Each argument is [`ToHtml`] and so is escaped unless the argument is
 /// HTML. A variable cannot be named in the string alone, because `concat!` forbids it: nothing
 /// passes by the escaping.
 macro_rules! html {
@@ -29,14 +29,14 @@ pub(super) use html;
 /// An argument of [`html!`].
 pub struct Shown<'a, T: ?Sized>(pub &'a T);
 
-impl<T: Part + ?Sized> Display for Shown<'_, T> {
+impl<T: ToHtml + ?Sized> Display for Shown<'_, T> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        self.0.put(out)
+        self.0.write_html(out)
     }
 }
 
-impl Part for str {
-    fn put(&self, out: &mut Formatter<'_>) -> fmt::Result {
+impl ToHtml for str {
+    fn write_html(&self, out: &mut Formatter<'_>) -> fmt::Result {
         for letter in self.chars() {
             match letter {
                 '&' => out.write_str("&amp;")?,
@@ -51,34 +51,34 @@ impl Part for str {
     }
 }
 
-impl Part for String {
-    fn put(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        self.as_str().put(out)
+impl ToHtml for String {
+    fn write_html(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        self.as_str().write_html(out)
     }
 }
 
-impl Part for Html {
-    fn put(&self, out: &mut Formatter<'_>) -> fmt::Result {
+impl ToHtml for Html {
+    fn write_html(&self, out: &mut Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
 }
 
-impl Part for usize {
-    fn put(&self, out: &mut Formatter<'_>) -> fmt::Result {
+impl ToHtml for usize {
+    fn write_html(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "{self}")
     }
 }
 
 /// A place in percent.
-impl Part for f64 {
-    fn put(&self, out: &mut Formatter<'_>) -> fmt::Result {
+impl ToHtml for f64 {
+    fn write_html(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "{self}")
     }
 }
 
-impl<T: Part + ?Sized> Part for &T {
-    fn put(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        (*self).put(out)
+impl<T: ToHtml + ?Sized> ToHtml for &T {
+    fn write_html(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        (*self).write_html(out)
     }
 }
 

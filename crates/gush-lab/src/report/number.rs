@@ -4,7 +4,7 @@ use gush_text::{exact_bytes, three_digits};
 
 use crate::stats::{Estimate, Interval};
 
-/// Three digits that matter, with spaces between thousands.
+/// Three significant digits, with spaces between thousands.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         999.5..1e6 => count(value.round() as u64),

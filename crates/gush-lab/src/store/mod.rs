@@ -46,7 +46,7 @@ pub enum StoreError {
     /// The directory for the store cannot be made.
     #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or use --no-store)", path = path.display(), answer = os_text(source))]
     Directory { path: PathBuf, source: io::Error },
-    /// The file is none of ours, or of a newer gush.
+    /// The file is not a store, or a newer gush has written it.
     #[error("{path}: {why}", path = path.display())]
     Foreign {
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum StoreError {
     /// Somebody has removed the file since it was opened.
     #[error("{path}: the store was removed meanwhile (start again, or name another file with --db)", path = path.display())]
     Removed { path: PathBuf },
-    /// A line in the midst of the file is none of ours.
+    /// A whole line cannot be understood.
     #[error(
         "{path}: line {line} cannot be understood: {why} (the file is left as it is: take the line out, or name another file \
          with --db)",

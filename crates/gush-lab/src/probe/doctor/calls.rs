@@ -15,7 +15,7 @@ use crate::procfs;
 const BYTES: usize = 4096;
 
 /// A call by its topic, the trial, and the meanings of lack and presence.
-struct Trial {
+struct CallTrial {
     topic: &'static str,
     call: &'static str,
     attempt: fn() -> Result<(), Errno>,
@@ -23,8 +23,8 @@ struct Trial {
     without: &'static str,
 }
 
-const TRIALS: &[Trial] = &[
-    Trial {
+const TRIALS: &[CallTrial] = &[
+    CallTrial {
         topic: "splice",
         call: "splice",
         attempt: || {
@@ -35,7 +35,7 @@ const TRIALS: &[Trial] = &[
         with: "sockets, pipes and devices exchange pages without a copy through this process",
         without: "gush reads and writes instead: one copy more each way",
     },
-    Trial {
+    CallTrial {
         topic: "tee",
         call: "tee",
         attempt: || {
@@ -46,7 +46,7 @@ const TRIALS: &[Trial] = &[
         with: "a stream is duplicated without copying it",
         without: "constant data is written anew each time: gush pipe write --technique reservoir does not work",
     },
-    Trial {
+    CallTrial {
         topic: "sendfile",
         call: "sendfile",
         attempt: || {
@@ -56,7 +56,7 @@ const TRIALS: &[Trial] = &[
         with: "files go into sockets straight from the page cache",
         without: "gush splices or reads and writes instead",
     },
-    Trial {
+    CallTrial {
         topic: "copy-file-range",
         call: "copy_file_range",
         attempt: || {
@@ -66,7 +66,7 @@ const TRIALS: &[Trial] = &[
         with: "files of one file system are copied inside the kernel, or inside the server",
         without: "gush reads and writes instead",
     },
-    Trial {
+    CallTrial {
         topic: "io-uring",
         call: "io_uring",
         attempt: || {
@@ -82,7 +82,7 @@ const TRIALS: &[Trial] = &[
         with: "several reads and writes can be under way at once (--method uring)",
         without: "--method uring is refused; auto does not need it",
     },
-    Trial {
+    CallTrial {
         topic: "preadv2",
         call: "preadv2",
         attempt: || {
@@ -94,7 +94,7 @@ const TRIALS: &[Trial] = &[
         with: "a pipe is read without waiting, and without a question before",
         without: "gush asks poll before it reads a pipe that others may empty: one call more",
     },
-    Trial {
+    CallTrial {
         topic: "pwritev2",
         call: "pwritev2",
         attempt: || {
@@ -105,7 +105,7 @@ const TRIALS: &[Trial] = &[
         with: "a pipe is filled without waiting, whatever other processes write into it",
         without: "where gush may not wait, it writes at most 4 KiB into a pipe at a time, and asks poll before",
     },
-    Trial {
+    CallTrial {
         topic: "openat2",
         call: "openat2",
         attempt: || {

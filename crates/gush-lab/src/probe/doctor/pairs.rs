@@ -18,7 +18,7 @@ const UNTRIED: &str =
     "it is tried when something is copied; gush uses another method if it is refused";
 
 /// A method that depends on both paths.
-struct Trial {
+struct PairTrial {
     topic: &'static str,
     method: MethodName,
     works: &'static str,
@@ -26,15 +26,15 @@ struct Trial {
     without: &'static str,
 }
 
-const TRIALS: [Trial; 2] = [
-    Trial {
+const TRIALS: [PairTrial; 2] = [
+    PairTrial {
         topic: "reflink",
         method: MethodName::Reflink,
         works: "a copy shares the blocks of its source",
         with: "copies of any size are made at once, and take no space (cp --reflink)",
         without: "copies take time and space; cp --reflink=always is refused",
     },
-    Trial {
+    PairTrial {
         topic: "copy-file-range",
         method: MethodName::CopyFileRange,
         works: "copy_file_range works",
@@ -72,7 +72,7 @@ fn between((path, source): (&Path, &Found), target: &Found) -> Vec<Finding> {
     TRIALS.iter().map(|trial| trial.between(path, source, target)).collect()
 }
 
-impl Trial {
+impl PairTrial {
     fn between(&self, path: &Path, source: &Found, target: &Found) -> Finding {
         let ends = source.source(path).and_then(|file| {
             let scratch = target.scratch();

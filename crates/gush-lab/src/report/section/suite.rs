@@ -84,7 +84,7 @@ const TIMES: [Quantity; 2] = [
     },
 ];
 
-/// The cases that are out, and why.
+/// The cases that failed, and why.
 fn out(taken: &SuiteRun<'_>) -> impl Iterator<Item = String> {
     taken
         .failures()
@@ -316,7 +316,7 @@ fn headline(taken: &SuiteRun<'_>, suite: &suite::Suite) -> Option<String> {
     Some(format!("{place}: {}", gained.sentence()))
 }
 
-/// Of each suite the largest gain of like over like, in the order of the suites.
+/// The largest gain of each suite between comparable cases, in the order of the suites.
 pub fn conclusions(data: &Data<'_>) -> Vec<String> {
     let suites = suite::SUITES.iter().filter_map(|suite| Some((data.suite(suite.name)?, suite)));
     suites.filter_map(|(taken, suite)| headline(taken, suite)).collect()

@@ -88,7 +88,7 @@ pub fn cases(plan: &Plan) -> Matrix {
                     None => described,
                 };
                 let prober = prober.clone();
-                let cell = Cell { described, method, source, target, speed_bytes, prober };
+                let cell = CellCase { described, method, source, target, speed_bytes, prober };
                 cells.push((!is_s4, cell));
             }
         }
@@ -100,7 +100,7 @@ pub fn cases(plan: &Plan) -> Matrix {
 }
 
 /// A method on a pair.
-struct Cell {
+struct CellCase {
     described: Described,
     method: Method,
     source: Kind,
@@ -109,7 +109,7 @@ struct Cell {
     prober: Rc<RefCell<Prober>>,
 }
 
-impl Case for Cell {
+impl Case for CellCase {
     fn described(&self) -> &Described {
         &self.described
     }
@@ -136,7 +136,7 @@ impl Case for Cell {
     }
 }
 
-impl Cell {
+impl CellCase {
     /// UDP drops messages that are sent faster than received: the time would be that of the loss.
     fn can_be_timed(&self) -> bool {
         ![self.source, self.target].contains(&Kind::Udp)

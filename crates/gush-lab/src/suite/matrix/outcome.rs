@@ -12,7 +12,7 @@ pub enum Outcome {
         /// How many.
         bytes: u64,
     },
-    /// The kernel said no.
+    /// The kernel refused.
     Errno {
         /// The name of the engine's error, such as `EINVAL`.
         errno: String,
@@ -21,7 +21,7 @@ pub enum Outcome {
         /// Bytes that had arrived before.
         after_bytes: u64,
     },
-    /// A rule of the engine's own says no, before the kernel is asked.
+    /// The engine refused by a rule of its own, before the kernel was asked.
     Refused {
         /// The rule.
         why: String,

@@ -43,16 +43,16 @@ pub(super) fn has(method: Method, source: Kind, target: Kind, file: Kind) -> boo
 }
 
 /// A method with the success in 2007 and the cell on each pair of [`PAIRS`].
-type Row<'c, 'a> = (&'static str, Vec<(bool, Option<&'c view::Cell<'a>>)>);
+type MethodRow<'c, 'a> = (&'static str, Vec<(bool, Option<&'c view::Cell<'a>>)>);
 
 /// The rows of methods that were tried.
-fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<Row<'c, 'a>> {
+fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<MethodRow<'c, 'a>> {
     let end = |is_socket: bool| if is_socket { Kind::Tcp } else { file };
-    let row = |&(method, then): &(&'static str, [bool; 4])| -> Row<'c, 'a> {
+    let row = |&(method, then): &(&'static str, [bool; 4])| -> MethodRow<'c, 'a> {
         let cell = |&(_, from, to): &(&str, bool, bool)| cells.get(method, end(from), end(to));
         (method, then.into_iter().zip(PAIRS.iter().map(cell)).collect())
     };
-    let is_tried = |(_, cells): &Row<'c, 'a>| cells.iter().any(|(_, cell)| cell.is_some());
+    let is_tried = |(_, cells): &MethodRow<'c, 'a>| cells.iter().any(|(_, cell)| cell.is_some());
     ROWS.iter().map(row).filter(is_tried).collect()
 }
 
@@ -65,8 +65,8 @@ pub(super) fn tables(cells: &Cells<'_>) -> Vec<(Table, &'static str)> {
     tables.into_iter().filter(|(table, _)| !table.rows.is_empty()).collect()
 }
 
-fn works(rows: &[Row<'_, '_>], file: Kind) -> (Table, &'static str) {
-    let row = |(method, cells): &Row<'_, '_>| {
+fn works(rows: &[MethodRow<'_, '_>], file: Kind) -> (Table, &'static str) {
+    let row = |(method, cells): &MethodRow<'_, '_>| {
         let marks = cells.iter().map(|(then, now)| {
             let now = now.map_or(" ".to_owned(), |cell| match cell.works() {
                 true => mark(true).to_owned(),
@@ -86,9 +86,9 @@ fn works(rows: &[Row<'_, '_>], file: Kind) -> (Table, &'static str) {
 }
 
 /// Elapsed seconds, those of the moving thread, and its share of a processor, pair by pair.
-fn costs(rows: &[Row<'_, '_>]) -> (Table, &'static str) {
+fn costs(rows: &[MethodRow<'_, '_>]) -> (Table, &'static str) {
     let of_pair = |(place, &(pair, ..)): (usize, &(&'static str, bool, bool))| -> Vec<_> {
-        let of_method = |(method, cells): &Row<'_, '_>| {
+        let of_method = |(method, cells): &MethodRow<'_, '_>| {
             let cell = cells[place].1?;
             let wall_s = cell.median(|one| one.wall_s)?;
             let (user_s, system_s) =

@@ -100,7 +100,7 @@ pub const LENDINGS: &[Lending] = &[
     Lending { name: "gup-test-2M", taker: Taker::GupTest, touched: true, huge: true },
 ];
 
-/// Without the cases of the kernel's own test if it is not there, unless asked for by name.
+/// The cases: those of the kernel's own test only where it exists, or if they are named.
 fn make(asked: &Asked) -> Result<Cases, Error> {
     let mut notes = Vec::new();
     let test = gup_test();

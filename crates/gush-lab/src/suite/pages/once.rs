@@ -21,7 +21,7 @@ pub(super) const BYTES: u64 = 2 << 30;
 /// The unit of a pipe's slot and of the cost, whichever page size backs the memory.
 const PAGE_BYTES: u64 = 4096;
 
-/// Measures in this process; `bytes` are gone over, 2 GiB without.
+/// Measures in this process, over `bytes` or 2 GiB.
 pub fn once(lending: &Lending, bytes: Option<u64>) -> Result<Measured, Error> {
     if !lending.huge {
         // Where huge pages come to everybody ("always"), small ones must be asked for.

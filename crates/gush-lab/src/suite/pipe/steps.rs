@@ -21,7 +21,7 @@ pub struct Step {
     /// The group of the case.
     pub group: &'static str,
     pub baseline: &'static str,
-    /// GiB/s that the published program did, from … to.
+    /// The GiB/s of the published program, from … to.
     pub published: Option<(f64, f64)>,
 }
 
@@ -32,7 +32,7 @@ pub const SOURCE: &str =
 const GIB: u64 = 1 << 30;
 const LADDER: &str = "The published steps: 256 KiB buffers, with vmsplice a pipe of 128 KiB";
 const READ: &str = "Taken by read, both spinning, a pipe of 1 MiB";
-/// A ratio over writes of any data is none of like over like.
+/// Not compared with writes of arbitrary data, which do more.
 const CONSTANT: &str = "Constant data alone, both spinning, a pipe of 1 MiB";
 const SPLICED: &str = "Spliced to /dev/null, both spinning, a pipe of 1 MiB";
 
