@@ -33,7 +33,7 @@ pub(crate) async fn open_ready(address: &Address, how: &OpenOptions) -> Result<E
     if !end.wants_handshake() {
         return Ok(end);
     }
-    end.shaken().await.map_err(|error| open_failure(&error.at(address.target())))
+    end.handshake().await.map_err(|error| open_failure(&error.at(address.locator())))
 }
 
 /// Binds an address that listens.
@@ -72,7 +72,7 @@ pub(crate) async fn accept(listener: &mut Listener) -> Result<End, Failure> {
 
 pub(crate) fn give_up_standard(end: &End, address: &Address) -> Result<(), Failure> {
     let given_up = open::give_up_standard(end.origin);
-    given_up.map_err(|error| open_failure(&error.at(address.target())))
+    given_up.map_err(|error| open_failure(&error.at(address.locator())))
 }
 
 /// The name of an end in records and messages.
@@ -80,7 +80,7 @@ pub(crate) fn name(end: &End, address: &Address) -> Name {
     match end.chosen() {
         Some(chosen) => Name::Text(chosen.as_str().into()),
         None if address.kind().listens() => Name::Peer(end.peer.clone()),
-        None => Name::Text(address.target().to_string().into()),
+        None => Name::Text(address.locator().to_string().into()),
     }
 }
 

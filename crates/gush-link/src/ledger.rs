@@ -67,13 +67,13 @@ pub struct Ledger {
     dropped: IntCounter,
     listener: Arc<ListenerCounts>,
     last_id: AtomicU64,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     scrape: Mutex<()>,
 }
 
 /// The connections open now, and the totals of ended ones.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     counts: BTreeMap<u64, Arc<ByteCounts>>,
     ended_bytes: [u64; 2],
 }

@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
-use crate::address::{Address, Opt, Target};
+use crate::address::{Address, Locator, Opt};
 use crate::ledger::{Ledger, Limit};
 use crate::workers::MAX_ACCEPTORS;
 
@@ -94,10 +94,10 @@ fn descriptors_each(client: &Address, other: &Address) -> u64 {
 }
 
 fn of_address(address: &Address) -> u64 {
-    match address.target() {
-        Target::Joined(parts) => parts.iter().map(of_address).sum(),
+    match address.locator() {
+        Locator::Joined(parts) => parts.iter().map(of_address).sum(),
         // A failed one is closed before the next is tried.
-        Target::FirstOf(parts) => parts.iter().map(of_address).max().unwrap_or(1),
+        Locator::FirstOf(parts) => parts.iter().map(of_address).max().unwrap_or(1),
         _ => address.kind().row().descriptors + u64::from(address.options().is_on(Opt::Pipes)),
     }
 }

@@ -174,8 +174,8 @@ impl Record {
     ) -> Self {
         Self {
             id,
-            first: first.target().to_string(),
-            second: second.target().to_string(),
+            first: first.locator().to_string(),
+            second: second.locator().to_string(),
             forward: Passed::default(),
             back: Passed::default(),
             lasted: Duration::ZERO,

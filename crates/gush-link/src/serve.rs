@@ -91,7 +91,7 @@ async fn connect(
         settings: Arc::clone(settings),
         ledger: Arc::clone(ledger),
         stop: stop.clone(),
-        other_name: Name::Text(other.address().target().to_string().into()),
+        other_name: Name::Text(other.address().locator().to_string().into()),
         other,
         flipped,
         forks: roles.forks(),

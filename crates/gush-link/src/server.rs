@@ -34,7 +34,7 @@ pub(crate) struct Client {
     work: Work,
     /// Released at the end.
     _place: Option<OwnedSemaphorePermit>,
-    open: Arc<Open>,
+    open: Arc<OpenLink>,
 }
 
 /// What is to be done for a client.
@@ -44,7 +44,7 @@ enum Work {
 }
 
 /// A link for as long as clients are served or may come.
-struct Open {
+struct OpenLink {
     shared: Arc<Shared>,
     /// No message is ever sent: the channel closes when the last connection has ended.
     _until_closed: mpsc::Sender<Infallible>,
@@ -70,12 +70,12 @@ impl Client {
     }
 }
 
-/// Does a link accept clients?
+/// Whether a link accepts clients.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accepting {
-    Goes,
+    Active,
     /// During a handover, which may fail.
-    Rests,
+    Paused,
     Ended,
 }
 
@@ -83,7 +83,7 @@ enum Accepting {
 pub(crate) struct Acceptor {
     listener: Listener,
     places: Arc<Places>,
-    open: Arc<Open>,
+    open: Arc<OpenLink>,
     /// Dropped after the listener, so that the sender sees when all are closed.
     accepting: watch::Receiver<Accepting>,
 }
@@ -95,7 +95,7 @@ impl Acceptor {
         let mut batched = 0;
         let place = || balance.has_fewest().then(|| places.free_now()).flatten();
         loop {
-            let now = accepting.wait_for(|now| *now != Accepting::Rests).await.map(|now| *now);
+            let now = accepting.wait_for(|now| *now != Accepting::Paused).await.map(|now| *now);
             if now.is_err() || now.is_ok_and(|now| now == Accepting::Ended) {
                 break;
             }
@@ -133,7 +133,7 @@ struct Server {
     shared: Arc<Shared>,
     listener: Listener,
     places: Arc<Places>,
-    open: Arc<Open>,
+    open: Arc<OpenLink>,
     workers: Workers,
     /// For the acceptors of the other threads.
     accepting: watch::Sender<Accepting>,
@@ -155,13 +155,13 @@ pub(crate) async fn serve_all(
         None => HandoverRole::Apart,
     };
     let accepting = watch::Sender::new(match role.accepts() {
-        true => Accepting::Goes,
-        false => Accepting::Rests,
+        true => Accepting::Active,
+        false => Accepting::Paused,
     });
     listener.limit_stays();
     listener.makes_room_while(places.are_short());
     let (until_closed, all_closed) = mpsc::channel::<Infallible>(1);
-    let open = Arc::new(Open { shared: Arc::clone(&shared), _until_closed: until_closed });
+    let open = Arc::new(OpenLink { shared: Arc::clone(&shared), _until_closed: until_closed });
     let workers = Workers::new(threads, &shared.stop);
     let places = Arc::new(places);
     let mut server = Server { shared, listener, places, open, workers, accepting, role };
@@ -172,7 +172,7 @@ pub(crate) async fn serve_all(
 }
 
 impl Server {
-    /// A place for a client, on a new thread if all have some.
+    /// A place for a client: on a new thread, if there may be more and all have clients.
     fn seat(&mut self) -> Seat {
         let Self { shared, listener, places, open, accepting, .. } = self;
         self.workers.seat(|| {
@@ -214,7 +214,7 @@ impl Server {
                 () = over.as_mut() => {
                     is_over = true;
                     // Those that come meanwhile are the new process's, if there is one.
-                    let _ = accepting.send(Accepting::Rests);
+                    let _ = accepting.send(Accepting::Paused);
                     let last = tokio::time::timeout(LAST_GROUPS, role.last_event()).await;
                     let Ok(Some(event)) = last else { return Ok(()) };
                     event
@@ -232,13 +232,13 @@ impl Server {
                 Event::Known(known) => known.place(|| self.seat()),
                 Event::Taken(taken) => {
                     self.take(taken)?;
-                    let _ = self.accepting.send(Accepting::Goes);
+                    let _ = self.accepting.send(Accepting::Active);
                 }
                 Event::Asked(taker) => {
                     if self.give(taker).await || is_over {
                         return Ok(());
                     }
-                    let _ = self.accepting.send(Accepting::Goes);
+                    let _ = self.accepting.send(Accepting::Active);
                 }
             }
         }
@@ -257,7 +257,7 @@ impl Server {
 
     /// Gives the connections to a new process. `false` if it took none.
     async fn give(&mut self, taker: Taker) -> bool {
-        let _ = self.accepting.send(Accepting::Rests);
+        let _ = self.accepting.send(Accepting::Paused);
         // No client comes here meanwhile (`accept-timeout=`). The new process has been told to
         // take over, and would stop if this one did not finish: a drain cuts only what stalls.
         let stalled = async {
@@ -277,7 +277,7 @@ impl Server {
         }
     }
 
-    /// What comes until the running link has noticed that this one ends belongs to this process.
+    /// Serves what arrives until the running link has noticed that this process ends.
     async fn take_the_rest(&mut self) {
         while let HandoverRole::Taking(_) = self.role {
             match self.role.event().await {
@@ -288,7 +288,7 @@ impl Server {
         }
     }
 
-    /// A client that was accepted before a handover, and waits for descriptors.
+    /// Serves the client that was accepted before a handover and waits for descriptors.
     async fn serve_last_client(&mut self) {
         if !self.listener.has_client() {
             return;

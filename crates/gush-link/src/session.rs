@@ -12,7 +12,7 @@ use gush_net::{ByteCounts, Direction, Error};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 
-use crate::address::{Address, Opt, Target, quoted_path};
+use crate::address::{Address, Locator, Opt, quoted_path};
 use crate::ends;
 use crate::handover::Relays;
 use crate::ledger::Ledger;
@@ -295,8 +295,8 @@ impl Shared {
         if written.clone().any(|address| address.options().is_on(Opt::Append)) {
             return None;
         }
-        let path = written.find_map(|address| match address.target() {
-            Target::Path(path) => Some(quoted_path(path)),
+        let path = written.find_map(|address| match address.locator() {
+            Locator::Path(path) => Some(quoted_path(path)),
             _ => None,
         })?;
         Some(format!(

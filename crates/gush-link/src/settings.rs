@@ -129,7 +129,7 @@ impl Settings {
         if let Some(end) = accepted.filter(|end| end.kind().row().is_datagrams).or(sent) {
             let why = format!(
                 "{}: a PROXY header begins a stream, but these are datagrams: the receiver would take the header for one",
-                end.target()
+                end.locator()
             );
             return Err(Failure::new(why, None));
         }
@@ -141,7 +141,7 @@ impl Settings {
                 let advice = self.advice(&format!("-b {most_bytes}"));
                 let why = format!(
                     "{}: a datagram there has at most {most_bytes} bytes{advice}",
-                    end.target()
+                    end.locator()
                 );
                 return Err(Failure::new(why, None));
             }

@@ -15,7 +15,7 @@ use crate::open::{End, OpenError};
 use crate::programs::{self, Finish};
 use crate::record::Failure;
 use crate::session::Name;
-use crate::shape::{Turn, one_of_many};
+use crate::shape::{WriteTurn, one_of_many};
 
 /// How long the program of a shared end may go on writing once its input has ended.
 const LAST_BYTES: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub(crate) struct SharedEnd {
     address: Address,
     /// Taken when the last client is served.
     end: Mutex<Option<End>>,
-    turn: Turn,
+    turn: WriteTurn,
     /// Are answers read, which have no end for one client alone?
     has_answers: bool,
 }
@@ -34,12 +34,12 @@ impl SharedEnd {
     pub fn new(address: &Address, end: End) -> Result<Self, Failure> {
         if descriptors(&end.conduit).iter().all(Option::is_none) {
             let why =
-                format!("{}: it is not a descriptor that clients can share", address.target());
+                format!("{}: it is not a descriptor that clients can share", address.locator());
             return Err(Failure::new(why, None));
         }
         let has_answers = end.conduit.reads() && !ends::is_empty(&end);
         let (address, end) = (address.clone(), Mutex::new(Some(end)));
-        Ok(Self { address, end, turn: Turn::default(), has_answers })
+        Ok(Self { address, end, turn: WriteTurn::default(), has_answers })
     }
 
     pub fn address(&self) -> &Address {
@@ -50,7 +50,7 @@ impl SharedEnd {
     pub fn for_client(&self) -> Result<End, Failure> {
         let end = self.end.lock().unpoisoned();
         let fail = |error: io::Error| {
-            ends::open_failure(&OpenError::new("share", error).at(self.address.target()))
+            ends::open_failure(&OpenError::new("share", error).at(self.address.locator()))
         };
         let Some(end) = end.as_ref() else { return Err(fail(io::ErrorKind::NotConnected.into())) };
         let conduit = copied(&end.conduit).map_err(fail)?;
@@ -66,7 +66,7 @@ impl SharedEnd {
     pub async fn close(&self, linger: Option<Duration>, limit: Duration) -> Result<(), Failure> {
         let end = self.end.lock().unpoisoned().take();
         let Some(End { mut conduit, mut keeper, .. }) = end else { return Ok(()) };
-        let name = Name::Text(self.address.target().to_string().into());
+        let name = Name::Text(self.address.locator().to_string().into());
         let failed = |why: String| Failure::new(format!("{name}: {why}"), None);
         conduit.finish().map_err(|error| failed(error.to_string()))?;
         let lingered = conduit.linger(false, LingerTimeouts::of(linger)).await;

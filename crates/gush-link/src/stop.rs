@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
-/// What a link does. Ordered: a later state is never left for an earlier one.
+/// What a link does. Ordered: a later phase is never left for an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
-    Serves,
-    Drains,
+enum Phase {
+    Serving,
+    Draining,
     /// The drain limit is over: connections still open are cut.
-    Cuts,
-    Ends,
+    Cutting,
+    Ending,
 }
 
 /// Ends a link from another thread. All clones end the same link.
@@ -28,7 +28,7 @@ enum State {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stop {
-    state: watch::Sender<State>,
+    state: watch::Sender<Phase>,
     /// When draining, or the end, was first requested.
     since: Arc<OnceLock<Instant>>,
 }
@@ -43,32 +43,32 @@ impl Stop {
     /// Not requested yet: the link goes on.
     #[must_use]
     pub fn new() -> Self {
-        Self { state: watch::Sender::new(State::Serves), since: Arc::default() }
+        Self { state: watch::Sender::new(Phase::Serving), since: Arc::default() }
     }
 
     /// Accepts no new clients. Connected clients may finish within
     /// [`Settings::drain`](crate::Settings::drain).
     pub fn drain(&self) {
-        self.advance(State::Drains);
+        self.advance(Phase::Draining);
     }
 
     /// Ends every connection at once.
     pub fn end(&self) {
-        self.advance(State::Ends);
+        self.advance(Phase::Ending);
     }
 
     /// Ends the connections unfinished at the drain limit.
     pub(crate) fn cut(&self) {
-        self.advance(State::Cuts);
+        self.advance(Phase::Cutting);
     }
 
     /// Was [`drain`](Self::drain) or [`end`](Self::end) called?
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        *self.state.borrow() > State::Serves
+        *self.state.borrow() > Phase::Serving
     }
 
-    fn advance(&self, state: State) {
+    fn advance(&self, state: Phase) {
         // The first request counts: a second SIGTERM must not restart the drain limit.
         self.since.get_or_init(Instant::now);
         self.state.send_if_modified(|now| {
@@ -81,7 +81,7 @@ impl Stop {
     /// Was [`end`](Self::end) called?
     #[must_use]
     pub fn is_ending(&self) -> bool {
-        *self.state.borrow() == State::Ends
+        *self.state.borrow() == Phase::Ending
     }
 
     /// Was the end requested, or has the drain limit passed? Then nothing more is waited for.
@@ -91,15 +91,15 @@ impl Stop {
 
     /// Resolves when draining or the end is requested.
     pub(crate) async fn draining(&self) {
-        self.reached(State::Drains).await;
+        self.reached(Phase::Draining).await;
     }
 
     /// Resolves when the connections are to end: on request, or at the drain limit.
     pub(crate) async fn cancelled(&self) {
-        self.reached(State::Cuts).await;
+        self.reached(Phase::Cutting).await;
     }
 
-    async fn reached(&self, state: State) {
+    async fn reached(&self, state: Phase) {
         // The sender lives in `self`, so waiting cannot fail.
         let _ = self.state.subscribe().wait_for(|now| *now >= state).await;
     }

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use gush_link::address::{
-    Address, AddressError, Family, Inherited, Kind, Local, Nothing, Opt, Remote, Standard, Takes,
-    Target, UnixName,
+    Address, AddressError, Family, Inherited, Kind, Local, Locator, Nothing, Opt, Remote, Standard,
+    Takes, UnixName,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -28,43 +28,43 @@ fn local(host: Option<&str>, port: &str) -> Local {
 #[test]
 fn every_kind_is_understood() {
     let cases = [
-        ("-", Target::Stdio(Standard::Both)),
-        ("STDIO", Target::Stdio(Standard::Both)),
-        ("stdin", Target::Stdio(Standard::Input)),
-        ("/tmp/a:b", Target::Path("/tmp/a:b".into())),
-        ("notes", Target::Path("notes".into())),
-        ("./tcp:x", Target::Path("./tcp:x".into())),
-        ("GOPEN:tcp", Target::Path("tcp".into())),
-        ("file:a:b", Target::File("a:b".into())),
-        ("OPEN:'a,b'", Target::File("a,b".into())),
-        ("pipe:/tmp/p", Target::Pipe(Some("/tmp/p".into()))),
-        ("PIPE", Target::Pipe(None)),
-        ("fd:3", Target::Fd(3)),
-        ("3", Target::Fd(3)),
-        ("tcp:localhost:http", Target::Tcp(remote("localhost", "http"))),
-        ("TCP:[::1]:080", Target::Tcp(remote("::1", "80"))),
-        ("tcp:[fe80::1%eth0]:80", Target::Tcp(remote("fe80::1%eth0", "80"))),
-        ("TCP6:host:80", Target::Tcp(Remote { family: Some(Family::V6), ..remote("host", "80") })),
-        ("tcp-listen:80", Target::TcpListen(local(None, "80"))),
-        ("TCP-L:*:80", Target::TcpListen(local(None, "80"))),
-        ("tcp-listen:127.0.0.1:0", Target::TcpListen(local(Some("127.0.0.1"), "0"))),
-        ("tcp-listen:80,bind=[::1]", Target::TcpListen(local(Some("::1"), "80"))),
+        ("-", Locator::Stdio(Standard::Both)),
+        ("STDIO", Locator::Stdio(Standard::Both)),
+        ("stdin", Locator::Stdio(Standard::Input)),
+        ("/tmp/a:b", Locator::Path("/tmp/a:b".into())),
+        ("notes", Locator::Path("notes".into())),
+        ("./tcp:x", Locator::Path("./tcp:x".into())),
+        ("GOPEN:tcp", Locator::Path("tcp".into())),
+        ("file:a:b", Locator::File("a:b".into())),
+        ("OPEN:'a,b'", Locator::File("a,b".into())),
+        ("pipe:/tmp/p", Locator::Pipe(Some("/tmp/p".into()))),
+        ("PIPE", Locator::Pipe(None)),
+        ("fd:3", Locator::Fd(3)),
+        ("3", Locator::Fd(3)),
+        ("tcp:localhost:http", Locator::Tcp(remote("localhost", "http"))),
+        ("TCP:[::1]:080", Locator::Tcp(remote("::1", "80"))),
+        ("tcp:[fe80::1%eth0]:80", Locator::Tcp(remote("fe80::1%eth0", "80"))),
+        ("TCP6:host:80", Locator::Tcp(Remote { family: Some(Family::V6), ..remote("host", "80") })),
+        ("tcp-listen:80", Locator::TcpListen(local(None, "80"))),
+        ("TCP-L:*:80", Locator::TcpListen(local(None, "80"))),
+        ("tcp-listen:127.0.0.1:0", Locator::TcpListen(local(Some("127.0.0.1"), "0"))),
+        ("tcp-listen:80,bind=[::1]", Locator::TcpListen(local(Some("::1"), "80"))),
         (
             "TCP4-LISTEN:80",
-            Target::TcpListen(Local { family: Some(Family::V4), ..local(None, "80") }),
+            Locator::TcpListen(Local { family: Some(Family::V4), ..local(None, "80") }),
         ),
-        ("UNIX-CONNECT:/run/s", Target::Unix(UnixName::Path("/run/s".into()))),
-        ("unix:@name", Target::Unix(UnixName::Abstract(b"name".into()))),
-        ("ABSTRACT-LISTEN:name", Target::UnixListen(UnixName::Abstract(b"name".into()))),
-        ("udp:127.0.0.1:53", Target::Udp(remote("127.0.0.1", "53"))),
-        ("UDP-L:53", Target::UdpListen(local(None, "53"))),
-        ("listen-fd:3", Target::ListenFd(Inherited::Number(3))),
-        ("listen-fd:web.socket", Target::ListenFd(Inherited::Name("web.socket".into()))),
-        ("zero:", Target::Zero(Nothing)),
-        ("null", Target::Null(Nothing)),
+        ("UNIX-CONNECT:/run/s", Locator::Unix(UnixName::Path("/run/s".into()))),
+        ("unix:@name", Locator::Unix(UnixName::Abstract(b"name".into()))),
+        ("ABSTRACT-LISTEN:name", Locator::UnixListen(UnixName::Abstract(b"name".into()))),
+        ("udp:127.0.0.1:53", Locator::Udp(remote("127.0.0.1", "53"))),
+        ("UDP-L:53", Locator::UdpListen(local(None, "53"))),
+        ("listen-fd:3", Locator::ListenFd(Inherited::Number(3))),
+        ("listen-fd:web.socket", Locator::ListenFd(Inherited::Name("web.socket".into()))),
+        ("zero:", Locator::Zero(Nothing)),
+        ("null", Locator::Null(Nothing)),
     ];
     for (text, target) in cases {
-        assert_eq!(*parsed(text).target(), target, "{text}");
+        assert_eq!(*parsed(text).locator(), target, "{text}");
     }
 }
 
@@ -80,13 +80,13 @@ fn commands_are_split_as_a_shell_splits_them() {
         ("exec:printf '%s:%s'", &["printf", "%s:%s"]),
     ];
     for (text, words) in cases {
-        match parsed(text).target() {
-            Target::Exec(command) => assert_eq!(command.words(), words, "{text}"),
+        match parsed(text).locator() {
+            Locator::Exec(command) => assert_eq!(command.words(), words, "{text}"),
             other => panic!("{text}: {other:?}"),
         }
     }
-    match parsed("system:'echo a,b | cat; exit 3'").target() {
-        Target::Shell(command) => assert_eq!(command.line(), "echo a,b | cat; exit 3"),
+    match parsed("system:'echo a,b | cat; exit 3'").locator() {
+        Locator::Shell(command) => assert_eq!(command.line(), "echo a,b | cat; exit 3"),
         other => panic!("{other:?}"),
     }
 }
@@ -164,7 +164,7 @@ fn a_word_that_means_nothing_is_a_file_and_so_is_any_after_a_slash() {
         "udp46",
         "tun--c",
     ] {
-        assert!(matches!(parsed(text).target(), Target::Path(_)), "{text}");
+        assert!(matches!(parsed(text).locator(), Locator::Path(_)), "{text}");
         assert_eq!(parsed(&parsed(text).to_string()), parsed(text), "{text}");
     }
 }
@@ -399,11 +399,11 @@ proptest! {
     fn any_bytes_can_name_a_path(name in proptest::collection::vec(1..=255_u8, 1..30)) {
         let quoted: String = name.iter().map(|byte| format!("\\x{byte:02x}")).collect();
         for (kind, target) in [
-            ("file", Target::File(OsStr::from_bytes(&name).into())),
-            ("gopen", Target::Path(OsStr::from_bytes(&name).into())),
+            ("file", Locator::File(OsStr::from_bytes(&name).into())),
+            ("gopen", Locator::Path(OsStr::from_bytes(&name).into())),
         ] {
             let address: Address = format!("{kind}:{quoted}").parse().unwrap();
-            prop_assert_eq!(address.target(), &target);
+            prop_assert_eq!(address.locator(), &target);
             prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
         }
     }
@@ -425,7 +425,7 @@ fn a_byte_that_is_no_text_is_one_byte_of_a_name_and_refused_in_a_command() {
     let from = |text: &[u8]| Address::from_os(OsStr::from_bytes(text));
     let name = OsStr::from_bytes(b"a\xff\\x");
     for text in [&b"file:'a\xff\\x'"[..], b"file:a\xff\\\\x", b"file:\"a\xff\\\\x\""] {
-        assert_eq!(*from(text).unwrap().target(), Target::File(name.into()), "{text:?}");
+        assert_eq!(*from(text).unwrap().locator(), Locator::File(name.into()), "{text:?}");
     }
     for text in [&b"exec:cat \xff"[..], b"shell:'cat \xff'", b"-!!exec:'cat \xff'"] {
         let error = from(text).unwrap_err();

@@ -177,13 +177,13 @@ impl Connector {
 fn check_address(address: &OsStr) -> Result<(), String> {
     use std::os::unix::fs::FileTypeExt;
 
-    use gush_link::address::{Address, Target};
+    use gush_link::address::{Address, Locator};
 
     let address = Address::from_os(address).map_err(|error| format!("--via: {error}"))?;
     let is_socket = |path: &Path| path.metadata().is_ok_and(|found| found.file_type().is_socket());
-    match address.target() {
+    match address.locator() {
         // Any other word is a path.
-        Target::Path(path) if !is_socket(path) => {
+        Locator::Path(path) if !is_socket(path) => {
             Err("--via takes an address such as tcp:HOST:PORT".to_owned())
         }
         _ => Ok(()),

@@ -29,12 +29,12 @@ use gush_text::{errno_text, in_brackets, os_text, quote};
 use crate::args;
 use crate::console::{Console, remedy_to_store};
 use messages::Messages;
-use options::{Format, Options};
+use options::{Format, LinkArgs};
 use progress::Display;
 
 /// The definition of `gush link`, for parsing, help, manual page and completions.
 pub fn command() -> clap::Command {
-    Options::command().after_help(options::after_help())
+    LinkArgs::command().after_help(options::after_help())
 }
 
 /// Runs `link` with `words`, the arguments after the command's name.
@@ -42,7 +42,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     gush_process::restore_sigchld();
     let words = from_socat::as_one_word(words.collect());
     let parsed = words.iter().cloned().map(standard_streams);
-    let mut options: Options = match args::parse(command(), parsed, "gush link") {
+    let mut options: LinkArgs = match args::parse(command(), parsed, "gush link") {
         Ok(options) => options,
         Err(status) => return status,
     };
@@ -147,7 +147,7 @@ fn standard_streams(word: OsString) -> OsString {
     }
 }
 
-fn link(options: &Options, console: &Console, messages: &Messages) -> Result<Link, String> {
+fn link(options: &LinkArgs, console: &Console, messages: &Messages) -> Result<Link, String> {
     let (mut copy, mut copy_back) =
         (only("--tee", &options.tee)?, only("--tee-back", &options.tee_back)?);
     if options.one_way_back {
@@ -222,7 +222,7 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
 
 /// Prints the totals of the running link whenever it is called.
 fn report(
-    options: &Options,
+    options: &LinkArgs,
     ledger: Arc<Ledger>,
     console: Console,
 ) -> Box<dyn FnMut() + Send + 'static> {
@@ -238,7 +238,7 @@ fn report(
 }
 
 /// Reports connections as the options say.
-fn on_end(options: &Options, console: Console) -> Option<OnEnd> {
+fn on_end(options: &LinkArgs, console: Console) -> Option<OnEnd> {
     let (stats, explain) = (options.stats(), options.explain);
     let is_socats = options.log_format.stamp().is_some();
     let ways = (options.one_way, options.one_way_back);

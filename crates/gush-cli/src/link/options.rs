@@ -26,7 +26,7 @@ pub const OWN_NAME: &str = "gush link";
 /// Connect two addresses and move bytes between them
 #[derive(Debug, Parser)]
 #[command(name = "link", version, max_term_width = 100, disable_version_flag = true)]
-pub struct Options {
+pub struct LinkArgs {
     /// The first address
     #[arg(value_name = "ADDR1", value_hint = ValueHint::AnyPath, default_value_ifs(NO_ADDRESSES))]
     pub first: OsString,
@@ -189,7 +189,7 @@ impl LogFormat {
     }
 }
 
-impl Options {
+impl LinkArgs {
     /// The format of the report about each connection.
     pub fn stats(&self) -> Option<Format> {
         if self.json { Some(Format::Json) } else { self.stats }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 #[cfg(feature = "link")]
-use gush_link::address::{Address, Target};
+use gush_link::address::{Address, Locator};
 use gush_text::quote;
 use rustix::fs::stat;
 use rustix::process::{Pid, Signal, kill_process};
@@ -79,17 +79,17 @@ impl Drop for Remote {
 #[cfg(feature = "link")]
 fn targets_of(address: &OsStr) -> Result<(Vec<PathBuf>, bool), String> {
     let address = Address::from_os(address).map_err(|error| error.to_string())?;
-    Ok((files_of(&address), matches!(address.target(), Target::Exec(_) | Target::Shell(_))))
+    Ok((files_of(&address), matches!(address.locator(), Locator::Exec(_) | Locator::Shell(_))))
 }
 
 #[cfg(feature = "link")]
 fn files_of(address: &Address) -> Vec<PathBuf> {
-    match address.target() {
-        Target::File(path) | Target::Path(path) => vec![path.clone()],
+    match address.locator() {
+        Locator::File(path) | Locator::Path(path) => vec![path.clone()],
         // The file that an inherited descriptor has open.
-        Target::Fd(number) => vec![gush_text::fd_path(*number).into()],
-        Target::Joined(parts) => files_of(&parts[1]),
-        Target::FirstOf(choices) => choices.iter().flat_map(files_of).collect(),
+        Locator::Fd(number) => vec![gush_text::fd_path(*number).into()],
+        Locator::Joined(parts) => files_of(&parts[1]),
+        Locator::FirstOf(choices) => choices.iter().flat_map(files_of).collect(),
         _ => Vec::new(),
     }
 }

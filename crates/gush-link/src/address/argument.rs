@@ -55,7 +55,7 @@ impl Argument<'_> {
 }
 
 /// A type of argument: how it is parsed, and displayed in an address of a kind.
-pub(crate) trait Part: Sized {
+pub(crate) trait ArgumentValue: Sized {
     /// Parses the argument. Several addresses have no keyword, and so none.
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         argument.fault("several addresses are needed")
@@ -86,7 +86,7 @@ fn keyword(kind: Kind, family: Option<Family>) -> String {
     format!("{protocol}{digit}{role}")
 }
 
-impl Part for Nothing {
+impl ArgumentValue for Nothing {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         match argument.is_empty() {
             true => Ok(Nothing),
@@ -101,7 +101,7 @@ impl Part for Nothing {
     }
 }
 
-impl Part for Standard {
+impl ArgumentValue for Standard {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         Nothing::read(argument)?;
         Ok(match argument.form {
@@ -120,7 +120,7 @@ impl Part for Standard {
     }
 }
 
-impl Part for PathBuf {
+impl ArgumentValue for PathBuf {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         let bytes = unquoted(argument.text, argument.piece.clone())?;
         match bytes.contains(&0) {
@@ -140,7 +140,7 @@ impl Part for PathBuf {
     }
 }
 
-impl Part for Option<PathBuf> {
+impl ArgumentValue for Option<PathBuf> {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         (!argument.is_empty()).then(|| PathBuf::read(argument)).transpose()
     }
@@ -153,7 +153,7 @@ impl Part for Option<PathBuf> {
     }
 }
 
-impl Part for i32 {
+impl ArgumentValue for i32 {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         let read = number(argument.as_str());
         read.map_or_else(|| argument.fault("expected a descriptor number, such as 3"), Ok)
@@ -164,7 +164,7 @@ impl Part for i32 {
     }
 }
 
-impl Part for Inherited {
+impl ArgumentValue for Inherited {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         match String::from_utf8(unquoted(argument.text, argument.piece.clone())?) {
             Ok(name) if name.is_empty() => {
@@ -183,7 +183,7 @@ impl Part for Inherited {
     }
 }
 
-impl Part for Command {
+impl ArgumentValue for Command {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         let command = Command(argument.as_str().to_owned());
         match shlex::split(&command.line()) {
@@ -205,7 +205,7 @@ impl Part for Command {
     }
 }
 
-impl Part for UnixName {
+impl ArgumentValue for UnixName {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         let bytes = unquoted(argument.text, argument.piece.clone())?;
         let name = match bytes.strip_prefix(b"@") {
@@ -232,7 +232,7 @@ impl Part for UnixName {
 }
 
 /// `CID:PORT`; a listener's may be a port alone, which accepts any machine.
-impl Part for Vsock {
+impl ArgumentValue for Vsock {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         let (cid, port) = match argument.as_str().split_once(':') {
             Some((cid, port)) => (number(cid), number(port)),
@@ -255,7 +255,7 @@ impl Part for Vsock {
     }
 }
 
-impl Part for Remote {
+impl ArgumentValue for Remote {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         remote(argument.text, &argument.piece, argument.family())
     }
@@ -269,7 +269,7 @@ impl Part for Remote {
     }
 }
 
-impl Part for Local {
+impl ArgumentValue for Local {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         let (text, family) = (argument.text, argument.family());
         let (host, port) = host_and_port(text, &argument.piece)?;
@@ -297,7 +297,7 @@ impl Part for Local {
 }
 
 /// `PROXY:PORT:HOST:PORT`; either host may be an IPv6 address in brackets.
-impl Part for Through {
+impl ArgumentValue for Through {
     fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
         // Colons within brackets belong to an IPv6 address.
         let mut depth = 0;
@@ -329,13 +329,13 @@ impl Part for Through {
     }
 }
 
-impl Part for Box<[Address; 2]> {
+impl ArgumentValue for Box<[Address; 2]> {
     fn show(&self, _: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}!!{}", self[0], self[1])
     }
 }
 
-impl Part for Vec<Address> {
+impl ArgumentValue for Vec<Address> {
     fn show(&self, _: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts: Vec<_> = self.iter().map(ToString::to_string).collect();
         f.write_str(&texts.join("|"))

@@ -39,7 +39,7 @@ use std::str::FromStr;
 
 pub use error::AddressError;
 pub use gush_text::seconds;
-pub use options::{Opt, OptRow, Options};
+pub use options::{Opt, OptRow, OptionSet};
 pub(crate) use parts::quoted_path;
 pub use parts::{
     Bind, Command, Family, Inherited, Local, Nothing, Remote, Standard, Through, UnixName, Vsock,
@@ -47,24 +47,24 @@ pub use parts::{
 pub(crate) use value::Lock;
 pub use value::Takes;
 
-pub use crate::kind::{Kind, Target};
+pub use crate::kind::{Kind, Locator};
 
 /// One end of a link: what to open, and with which options.
 ///
 /// Displays as a text that parses to the same address.
 ///
 /// ```
-/// use gush_link::address::{Address, Target};
+/// use gush_link::address::{Address, Locator};
 ///
 /// let address: Address = "file:'a,b',append".parse()?;
-/// assert_eq!(*address.target(), Target::File("a,b".into()));
+/// assert_eq!(*address.locator(), Locator::File("a,b".into()));
 /// assert_eq!(address.to_string(), r"file:a\,b,append");
 /// # Ok::<(), gush_link::address::AddressError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    target: Target,
-    options: Options,
+    locator: Locator,
+    options: OptionSet,
 }
 
 impl Address {
@@ -76,17 +76,17 @@ impl Address {
     /// ```
     /// use std::ffi::OsStr;
     /// use std::os::unix::ffi::OsStrExt;
-    /// use gush_link::address::{Address, Target};
+    /// use gush_link::address::{Address, Locator};
     ///
     /// let name = OsStr::from_bytes(b"/tmp/\xff");
-    /// assert_eq!(*Address::from_os(name)?.target(), Target::Path(name.into()));
+    /// assert_eq!(*Address::from_os(name)?.locator(), Locator::Path(name.into()));
     /// # Ok::<(), gush_link::address::AddressError>(())
     /// ```
     pub fn from_os(text: &OsStr) -> Result<Self, AddressError> {
         let readable = scan::readable(text.as_bytes());
         let address: Self = readable.parse()?;
-        let commands = address.parts().into_iter().filter_map(|part| match part.target() {
-            Target::Exec(command) | Target::Shell(command) => Some(command),
+        let commands = address.parts().into_iter().filter_map(|part| match part.locator() {
+            Locator::Exec(command) | Locator::Shell(command) => Some(command),
             _ => None,
         });
         let mut commands = commands.map(Command::as_written);
@@ -115,9 +115,9 @@ impl Address {
     /// ```
     #[must_use]
     pub fn parts(&self) -> Vec<&Self> {
-        match &self.target {
-            Target::Joined(parts) => parts.iter().collect(),
-            Target::FirstOf(parts) => parts.iter().flat_map(Self::parts).collect(),
+        match &self.locator {
+            Locator::Joined(parts) => parts.iter().collect(),
+            Locator::FirstOf(parts) => parts.iter().flat_map(Self::parts).collect(),
             _ => vec![self],
         }
     }
@@ -125,22 +125,24 @@ impl Address {
     /// The parts that are read, or those that are written.
     #[must_use]
     pub fn side(&self, is_written: bool) -> Vec<&Self> {
-        match &self.target {
-            Target::Joined(parts) => vec![&parts[usize::from(is_written)]],
-            Target::FirstOf(parts) => parts.iter().flat_map(|part| part.side(is_written)).collect(),
+        match &self.locator {
+            Locator::Joined(parts) => vec![&parts[usize::from(is_written)]],
+            Locator::FirstOf(parts) => {
+                parts.iter().flat_map(|part| part.side(is_written)).collect()
+            }
             _ => vec![self],
         }
     }
 
     /// What to open.
     #[must_use]
-    pub fn target(&self) -> &Target {
-        &self.target
+    pub fn locator(&self) -> &Locator {
+        &self.locator
     }
 
     /// The options it was given.
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &OptionSet {
         &self.options
     }
 
@@ -155,9 +157,9 @@ impl Address {
     #[must_use]
     pub fn without(mut self, options: &[Opt]) -> Self {
         let of_part = |part: &Self| part.clone().without(options);
-        match &mut self.target {
-            Target::Joined(parts) => **parts = parts.each_ref().map(of_part),
-            Target::FirstOf(parts) => *parts = parts.iter().map(of_part).collect(),
+        match &mut self.locator {
+            Locator::Joined(parts) => **parts = parts.each_ref().map(of_part),
+            Locator::FirstOf(parts) => *parts = parts.iter().map(of_part).collect(),
             _ => {}
         }
         self.options.0.retain(|option, _| !options.contains(option));
@@ -167,7 +169,7 @@ impl Address {
     /// The kind of address.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        self.target.kind()
+        self.locator.kind()
     }
 
     /// Are connections made one after the other, each of them a client?
@@ -195,6 +197,6 @@ impl FromStr for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.target, self.options)
+        write!(f, "{}{}", self.locator, self.options)
     }
 }

@@ -331,7 +331,7 @@ pub(crate) fn named(word: &str) -> Option<&'static OptRow> {
 /// # Ok::<(), gush_link::address::AddressError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options(pub(super) BTreeMap<Opt, Value>);
+pub struct OptionSet(pub(super) BTreeMap<Opt, Value>);
 
 /// The value of an option, if it is of this variant.
 macro_rules! value {
@@ -343,7 +343,7 @@ macro_rules! value {
     };
 }
 
-impl Options {
+impl OptionSet {
     /// Adds an option; `false` if it was given before and is no list.
     pub(super) fn add(&mut self, option: Opt, value: Value) -> bool {
         match self.0.get_mut(&option) {
@@ -461,7 +461,7 @@ impl Options {
 }
 
 /// Each option after a comma, as in an address.
-impl fmt::Display for Options {
+impl fmt::Display for OptionSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|(option, value)| match value {
             Value::Flag(true) => write!(f, ",{}", option.name()),

@@ -6,12 +6,12 @@ use std::ops::Range;
 use super::Address;
 use super::argument::{Argument, bind};
 use super::error::{AddressError, Fault, fault};
-use super::options::{self, Opt, OptRow, Options};
+use super::options::{self, Opt, OptRow, OptionSet};
 use super::scan::{find, find_all, pieces, unquoted};
 use super::suggest;
 use super::terminal::Setting;
 use super::value::{Value, ranges};
-use crate::kind::{Form, Kind, Target, keyword};
+use crate::kind::{Form, Kind, Locator, keyword};
 
 /// Pairs of options that contradict each other.
 pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
@@ -115,7 +115,7 @@ fn first_of(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> 
         }
         choices.push(without_fork(choice, piece)?);
     }
-    Ok(Address { target: Target::FirstOf(choices), options: Options::default() })
+    Ok(Address { locator: Locator::FirstOf(choices), options: OptionSet::default() })
 }
 
 /// The kind that a text begins with, which is known even if a quote is never closed.
@@ -167,8 +167,8 @@ fn joined(
     if read.kind().row().runs_program && written.kind().row().runs_program {
         return fault(at + 2..text.len(), "one of the two may be a program, not both");
     }
-    let target = Target::Joined(Box::new([read, written]));
-    Ok(Address { target, options: Options::default() })
+    let locator = Locator::Joined(Box::new([read, written]));
+    Ok(Address { locator, options: OptionSet::default() })
 }
 
 /// A part of an address serves no clients.
@@ -202,9 +202,9 @@ fn parse(
     let pieces = pieces(text)?;
     let head = classify(text, pieces[0].clone(), fits)?;
     *kind_seen = Some(head.kind);
-    let target = target(text, &head)?;
+    let locator = locator(text, &head)?;
     let (options, places) = read_options(text, head.kind, &pieces[1..])?;
-    let mut address = Address { target, options };
+    let mut address = Address { locator, options };
     for &option in head.form.implies() {
         address.options.0.entry(option).or_insert(Value::Flag(true));
     }
@@ -215,13 +215,13 @@ fn parse(
 }
 
 /// Names, and zones of addresses, are looked up outside of the namespace of `netns=`.
-fn check_namespace(address: &Address, places: &Places) -> Result<(), Fault> {
+fn check_namespace(address: &Address, places: &Spans) -> Result<(), Fault> {
     let Some((_, place)) = places.iter().find(|(option, _)| *option == Opt::NetNs) else {
         return Ok(());
     };
     let local = address.options.bind().and_then(|text| bind(text, None).ok()?.host);
     let names = |host: &str| host.parse::<IpAddr>().is_err();
-    let host = address.target.internet().and_then(|(_, host)| host);
+    let host = address.locator.internet().and_then(|(_, host)| host);
     match host.into_iter().chain(local.as_deref()).any(names) {
         true => {
             fault(place.clone(), "netns takes hosts in numbers: names are looked up outside of it")
@@ -299,7 +299,7 @@ pub(crate) fn is_path(text: &str) -> bool {
     )
 }
 
-fn target(text: &str, head: &Head) -> Result<Target, Fault> {
+fn locator(text: &str, head: &Head) -> Result<Locator, Fault> {
     let Head { kind, form, argument: ref piece, has_colon } = *head;
     let argument = Argument { text, piece: piece.clone(), kind, form };
     if !has_colon && argument.is_empty() && !kind.row().stands_alone {
@@ -313,19 +313,19 @@ fn target(text: &str, head: &Head) -> Result<Target, Fault> {
             ),
         );
     }
-    Target::read(&argument)
+    Locator::read(&argument)
 }
 
 /// The range of each option in the text, for errors found later.
-type Places = Vec<(Opt, Range<usize>)>;
+type Spans = Vec<(Opt, Range<usize>)>;
 
 fn read_options(
     text: &str,
     kind: Kind,
     given: &[Range<usize>],
-) -> Result<(Options, Places), Fault> {
-    let mut options = Options::default();
-    let mut places = Places::new();
+) -> Result<(OptionSet, Spans), Fault> {
+    let mut options = OptionSet::default();
+    let mut places = Spans::new();
     for piece in given {
         if let Some(networks) = further_ranges(text, piece, &places) {
             options.add(Opt::Range, Value::Ranges(networks));
@@ -381,7 +381,7 @@ fn setting(
 }
 
 /// The networks after the first comma of `range=A,B`: no option is named like a network.
-fn further_ranges(text: &str, piece: &Range<usize>, places: &Places) -> Option<Vec<ipnet::IpNet>> {
+fn further_ranges(text: &str, piece: &Range<usize>, places: &Spans) -> Option<Vec<ipnet::IpNet>> {
     matches!(places.last(), Some((Opt::Range, _))).then(|| ranges(&text[piece.clone()]))?
 }
 
@@ -419,7 +419,7 @@ fn row_for(
     }
 }
 
-fn check(kind: Kind, options: &Options, places: &Places) -> Result<(), Fault> {
+fn check(kind: Kind, options: &OptionSet, places: &Spans) -> Result<(), Fault> {
     for (option, place) in places {
         let needs = option.row().needs;
         let asked = needs.iter().any(|&needed| kind.takes(needed));
@@ -449,7 +449,7 @@ fn check(kind: Kind, options: &Options, places: &Places) -> Result<(), Fault> {
 }
 
 /// Moves a listener's `bind=HOST` into the address's host. A connection's `bind=` stays an option.
-fn settle_bind(address: &mut Address, places: &Places) -> Result<(), Fault> {
+fn settle_bind(address: &mut Address, places: &Spans) -> Result<(), Fault> {
     let Some(text) = address.options.bind().map(str::to_owned) else {
         return Ok(());
     };
@@ -461,10 +461,10 @@ fn settle_bind(address: &mut Address, places: &Places) -> Result<(), Fault> {
     if address.kind().row().is_unix {
         return Ok(());
     }
-    let family = address.target.internet().and_then(|(family, _)| family);
+    let family = address.locator.internet().and_then(|(family, _)| family);
     let bind = bind(&text, family)
         .or_else(|why| fault(place.clone(), format!("bind: {}", why.message)))?;
-    let Some(local) = address.target.local_mut() else { return Ok(()) };
+    let Some(local) = address.locator.local_mut() else { return Ok(()) };
     if local.host.is_some() || bind.port.is_some() {
         return fault(place, "bind takes a HOST here, and only where the address has none");
     }

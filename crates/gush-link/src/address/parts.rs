@@ -41,7 +41,7 @@ pub struct Remote {
     pub port: String,
 }
 
-/// A proxy, and the target that the proxy is to connect to.
+/// A proxy, and the destination that it is to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Through {
     /// The proxy.
@@ -53,17 +53,17 @@ pub struct Through {
 }
 
 impl Through {
-    /// The target as `HOST:PORT`.
+    /// The destination as `HOST:PORT`.
     ///
     /// ```
-    /// use gush_link::address::{Address, Target};
+    /// use gush_link::address::{Address, Locator};
     /// let address: Address = "socks5:localhost:1080:[::1]:80".parse()?;
-    /// let Target::Socks5(through) = address.target() else { panic!() };
-    /// assert_eq!(through.target(), "[::1]:80");
+    /// let Locator::Socks5(through) = address.locator() else { panic!() };
+    /// assert_eq!(through.destination(), "[::1]:80");
     /// # Ok::<(), gush_link::address::AddressError>(())
     /// ```
     #[must_use]
-    pub fn target(&self) -> String {
+    pub fn destination(&self) -> String {
         format!("{}:{}", bracketed(&self.host), self.port)
     }
 }
@@ -79,7 +79,7 @@ pub struct Local {
     pub port: String,
 }
 
-/// The local end that a connection shall have: the value of `bind=`.
+/// The local address of a connection: the value of `bind=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
     /// The local name or address, without brackets.
@@ -211,6 +211,6 @@ impl fmt::Display for Inherited {
 
 impl fmt::Display for Through {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.proxy, self.target())
+        write!(f, "{}:{}", self.proxy, self.destination())
     }
 }

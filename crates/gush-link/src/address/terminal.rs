@@ -9,7 +9,7 @@ use rustix::termios::{
 
 /// The settings of a name (termios(3)).
 #[derive(Debug)]
-enum Means {
+enum Effect {
     Input(InputModes),
     Output(OutputModes),
     Control(ControlModes),
@@ -17,14 +17,14 @@ enum Means {
     /// The number of bits of a character.
     Size(ControlModes),
     Code(SpecialCodeIndex),
-    Speed(Line),
+    Speed(Speeds),
     /// Many modes at once.
     Preset(fn(&mut Termios)),
 }
 
 /// Which speeds of a line.
 #[derive(Debug, Clone, Copy)]
-enum Line {
+enum Speeds {
     Both,
     Input,
     Output,
@@ -35,12 +35,12 @@ struct SettingRow {
     name: &'static str,
     /// Other names, those of socat(1) and stty(1).
     aliases: &'static [&'static str],
-    means: Means,
+    effect: Effect,
 }
 
 macro_rules! rows {
-    ($($name:literal $([$($alias:literal),*])? $means:ident($value:expr);)*) => {
-        &[$(SettingRow { name: $name, aliases: &[$($($alias),*)?], means: Means::$means($value) }),*]
+    ($($name:literal $([$($alias:literal),*])? $effect:ident($value:expr);)*) => {
+        &[$(SettingRow { name: $name, aliases: &[$($($alias),*)?], effect: Effect::$effect($value) }),*]
     };
 }
 
@@ -50,8 +50,8 @@ const ROWS: &[SettingRow] = rows![
     "rawer" ["termios-rawer"] Preset(rawer);
     "sane" [] Preset(sane);
     "echo" [] Local(LocalModes::ECHO);
-    "ispeed" Speed(Line::Input);
-    "ospeed" Speed(Line::Output);
+    "ispeed" Speed(Speeds::Input);
+    "ospeed" Speed(Speeds::Output);
     "cs5" Size(ControlModes::CS5);
     "cs6" Size(ControlModes::CS6);
     "cs7" Size(ControlModes::CS7);
@@ -160,7 +160,8 @@ fn sane(settings: &mut Termios) {
 }
 
 /// `bN`, such as `b115200`: both speeds of a line.
-const BAUD: SettingRow = SettingRow { name: "b", aliases: &[], means: Means::Speed(Line::Both) };
+const BAUD: SettingRow =
+    SettingRow { name: "b", aliases: &[], effect: Effect::Speed(Speeds::Both) };
 
 /// One setting, such as `b115200`, `echoctl=0` or `min=1`.
 #[derive(Debug, Clone, Copy)]
@@ -186,15 +187,15 @@ impl Setting {
         let is = |known: &str| known.eq_ignore_ascii_case(name);
         let row =
             ROWS.iter().find(|row| is(row.name) || row.aliases.iter().any(|name| is(name)))?;
-        let value = match row.means {
-            Means::Speed(_) => value
+        let value = match row.effect {
+            Effect::Speed(_) => value
                 .and_then(super::value::number)
                 .ok_or("takes bits a second, such as ispeed=9600"),
-            Means::Code(_) => value
+            Effect::Code(_) => value
                 .and_then(super::value::number::<u8>)
                 .map(u32::from)
                 .ok_or("takes the number of a byte, from 0 to 255"),
-            Means::Size(_) | Means::Preset(_) => match value {
+            Effect::Size(_) | Effect::Preset(_) => match value {
                 None => Ok(1),
                 Some(_) => Err("takes no value"),
             },
@@ -209,20 +210,20 @@ impl Setting {
     /// `EINVAL` for a speed that no line has.
     pub fn change(&self, settings: &mut Termios) -> Result<(), Errno> {
         let on = self.value != 0;
-        match self.row.means {
-            Means::Input(mode) => settings.input_modes.set(mode, on),
-            Means::Output(mode) => settings.output_modes.set(mode, on),
-            Means::Control(mode) => settings.control_modes.set(mode, on),
-            Means::Local(mode) => settings.local_modes.set(mode, on),
-            Means::Size(size) => {
+        match self.row.effect {
+            Effect::Input(mode) => settings.input_modes.set(mode, on),
+            Effect::Output(mode) => settings.output_modes.set(mode, on),
+            Effect::Control(mode) => settings.control_modes.set(mode, on),
+            Effect::Local(mode) => settings.local_modes.set(mode, on),
+            Effect::Size(size) => {
                 settings.control_modes = (settings.control_modes - ControlModes::CSIZE) | size;
             }
-            Means::Preset(change) => change(settings),
+            Effect::Preset(change) => change(settings),
             // Read as one byte.
-            Means::Code(index) => settings.special_codes[index] = self.value.to_le_bytes()[0],
-            Means::Speed(Line::Both) => settings.set_speed(self.value)?,
-            Means::Speed(Line::Input) => settings.set_input_speed(self.value)?,
-            Means::Speed(Line::Output) => settings.set_output_speed(self.value)?,
+            Effect::Code(index) => settings.special_codes[index] = self.value.to_le_bytes()[0],
+            Effect::Speed(Speeds::Both) => settings.set_speed(self.value)?,
+            Effect::Speed(Speeds::Input) => settings.set_input_speed(self.value)?,
+            Effect::Speed(Speeds::Output) => settings.set_output_speed(self.value)?,
         }
         Ok(())
     }
@@ -244,10 +245,10 @@ impl Eq for Setting {}
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { row: SettingRow { name, means, .. }, value } = self;
-        match (means, value) {
-            (Means::Speed(Line::Both), _) => write!(f, "{name}{value}"),
-            (Means::Speed(_) | Means::Code(_), _) | (_, 0) => write!(f, "{name}={value}"),
+        let Self { row: SettingRow { name, effect, .. }, value } = self;
+        match (effect, value) {
+            (Effect::Speed(Speeds::Both), _) => write!(f, "{name}{value}"),
+            (Effect::Speed(_) | Effect::Code(_), _) | (_, 0) => write!(f, "{name}={value}"),
             _ => f.write_str(name),
         }
     }

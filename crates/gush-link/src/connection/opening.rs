@@ -49,7 +49,7 @@ impl Connection<'_> {
         if !client.wants_handshake() {
             return Ok(client);
         }
-        let end = self.phase(Phase::ClientHandshake, None, client.shaken()).await?;
+        let end = self.phase(Phase::ClientHandshake, None, client.handshake()).await?;
         end.map(Box::new).map_err(|error| {
             let failure = ends::open_failure(&error.at(&self.names.client));
             ConnectionResult::failed(Ending::HandshakeFailed, failure)
@@ -65,7 +65,7 @@ impl Connection<'_> {
             return Ok(other);
         }
         let client = Client::of(client, self.shared);
-        let end = self.phase(Phase::Handshake, client, other.shaken()).await?;
+        let end = self.phase(Phase::Handshake, client, other.handshake()).await?;
         end.map(Box::new).map_err(|error| {
             let failure = ends::open_failure(&error.at(&self.names.other));
             ConnectionResult::failed(Ending::OpenFailed, failure)

@@ -81,7 +81,7 @@ pub(crate) struct Directions {
 }
 
 /// Why a relay is paused.
-enum Stop {
+enum Pause {
     End(RelayEnd),
     /// To move to another process.
     Asked(Request),
@@ -150,17 +150,17 @@ impl Connection<'_> {
                 tokio::select! {
                     biased;
                     // First: all others wait until this one has stopped.
-                    request = asked => Stop::Asked(request),
-                    relayed = programs::relayed(relay, first, second, &self.shared.settings) => Stop::End(match relayed {
+                    request = asked => Pause::Asked(request),
+                    relayed = programs::relayed(relay, first, second, &self.shared.settings) => Pause::End(match relayed {
                         Ok(totals) => RelayEnd::Ended(totals),
                         Err(error) => RelayEnd::Failed(error),
                     }),
-                    ending = stopped => Stop::End(RelayEnd::Stopped(ending)),
+                    ending = stopped => Pause::End(RelayEnd::Stopped(ending)),
                 }
             };
             let request = match self.phase(Phase::Relay, None, work).await {
-                Ok(Stop::Asked(request)) => request,
-                Ok(Stop::End(end)) => return Some(relaying.ended(Ok(end))),
+                Ok(Pause::Asked(request)) => request,
+                Ok(Pause::End(end)) => return Some(relaying.ended(Ok(end))),
                 Err(result) => return Some(relaying.ended(Err(result))),
             };
             let offered = request.offer(self.id, self.names.clone(), self.began, relaying);

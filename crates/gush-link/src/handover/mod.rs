@@ -79,7 +79,7 @@ pub(crate) fn check(settings: &Settings, roles: &Roles) -> Result<(), Failure> {
         return Err(Failure::new(why, None));
     };
     let refuse = |address: &Address, why: &str| {
-        Err(Failure::new(format!("{}: {why}", address.target()), None))
+        Err(Failure::new(format!("{}: {why}", address.locator()), None))
     };
     if server.kind().row().is_datagrams {
         return refuse(server, "datagrams are sorted by their sender, which a handover would lose");

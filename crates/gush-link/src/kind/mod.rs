@@ -4,7 +4,7 @@ mod row;
 
 pub(crate) use row::Form;
 use row::KINDS;
-pub use row::{Kind, Target};
+pub use row::{Kind, Locator};
 
 use crate::address::Opt;
 use crate::address::options::SHAPES;

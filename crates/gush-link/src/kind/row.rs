@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::address::argument::{Argument, Part};
+use crate::address::argument::{Argument, ArgumentValue};
 use crate::address::error::Fault;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
@@ -12,7 +12,7 @@ use crate::address::options::{
     PROGRAM, PROXIED, RETRIED, SERVING, SOCKET, TCP,
 };
 use crate::address::{
-    Address, Command, Family, Inherited, Local, Nothing, Opt, Options, Remote, Standard, Through,
+    Address, Command, Family, Inherited, Local, Nothing, Opt, OptionSet, Remote, Standard, Through,
     UnixName, Vsock,
 };
 use crate::open::proxied::{self, Protocol};
@@ -135,14 +135,14 @@ macro_rules! kinds {
             }
         }
 
-        /// The target that an address names, without options.
+        /// What an address says but for options: the kind and its argument.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[non_exhaustive]
-        pub enum Target {
+        pub enum Locator {
             $(#[doc = $help] $(#[cfg($when)])? $kind($argument),)+
         }
 
-        impl Target {
+        impl Locator {
             /// The kind of address.
             #[must_use]
             pub fn kind(&self) -> Kind {
@@ -165,10 +165,10 @@ macro_rules! kinds {
                 }
             }
 
-            /// Opens the target, once.
+            /// Opens it, once.
             pub(crate) async fn open(
                 &self,
-                given: &Options,
+                given: &OptionSet,
                 wanted: &OpenOptions,
             ) -> Result<Opened, OpenError> {
                 match self {
@@ -182,13 +182,13 @@ macro_rules! kinds {
             /// Parses the argument after the colon.
             pub(crate) fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
                 match argument.kind {
-                    $($(#[cfg($when)])? Kind::$kind => Part::read(argument).map(Self::$kind),)+
+                    $($(#[cfg($when)])? Kind::$kind => ArgumentValue::read(argument).map(Self::$kind),)+
                 }
             }
         }
 
-        /// The text that parses as the same target.
-        impl fmt::Display for Target {
+        /// The text that parses as the same locator.
+        impl fmt::Display for Locator {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $($(#[cfg($when)])? Self::$kind(argument) => argument.show(Kind::$kind, f),)+

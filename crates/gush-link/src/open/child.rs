@@ -22,12 +22,12 @@ use super::error::{OpenError, Step};
 use super::passed::Passed;
 use super::reaper::{self, Reach};
 use super::{End, Given, OpenOptions, Peer, environment, identity, pty};
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 use crate::watch::watch;
 
 pub(crate) fn exec(
     words: &[String],
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<End, OpenError> {
     let Some((name, arguments)) = words.split_first() else {
@@ -38,7 +38,7 @@ pub(crate) fn exec(
     start(command, name, options, how, Reach::Asked)
 }
 
-pub(crate) fn shell(line: &str, options: &Options, how: &OpenOptions) -> Result<End, OpenError> {
+pub(crate) fn shell(line: &str, options: &OptionSet, how: &OpenOptions) -> Result<End, OpenError> {
     let mut command = Command::new("/bin/sh");
     // The name that system(3) gives it, which begins the messages of the shell.
     command.arg0("sh").arg("-c").arg(line);
@@ -49,7 +49,7 @@ pub(crate) fn shell(line: &str, options: &Options, how: &OpenOptions) -> Result<
 fn start(
     mut command: Command,
     name: &str,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
     spared: fn(Pid) -> Reach,
 ) -> Result<End, OpenError> {
@@ -63,7 +63,7 @@ fn start(
         false if options.is_on(Opt::Pipes) || how.is_one_way() => pipes(how),
         false => socket(),
     };
-    let Ends { ours, input, output, error } = ends.step(STEP)?;
+    let ChildEnds { ours, input, output, error } = ends.step(STEP)?;
     // A program without a terminal writes its errors where this process does.
     let joins_errors = options.flag(Opt::Stderr).unwrap_or(pty);
     let error = if joins_errors { error } else { Stdio::inherit() };
@@ -148,7 +148,10 @@ fn start(
 }
 
 /// The descriptors of the program, where they are not the usual ones.
-pub(super) fn numbers(options: &Options, how: &OpenOptions) -> Result<[Option<u32>; 2], OpenError> {
+pub(super) fn numbers(
+    options: &OptionSet,
+    how: &OpenOptions,
+) -> Result<[Option<u32>; 2], OpenError> {
     let numbers = [options.count(Opt::InputNumber), options.count(Opt::OutputNumber)];
     if numbers[0].is_some() && !how.writes() || numbers[1].is_some() && !how.reads() {
         let why = "fdin or fdout names a descriptor for bytes that go the other way";
@@ -175,7 +178,7 @@ fn remedy(name: &str, errno: Errno) -> Option<Cow<'static, str>> {
     })
 }
 
-struct Ends {
+struct ChildEnds {
     ours: io::Result<Conduit>,
     /// Inherited if there is none.
     input: Option<OwnedFd>,
@@ -183,10 +186,10 @@ struct Ends {
     error: Stdio,
 }
 
-fn socket() -> io::Result<Ends> {
+fn socket() -> io::Result<ChildEnds> {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    Ok(Ends {
+    Ok(ChildEnds {
         ours: Conduit::new(ours),
         input: Some(theirs.try_clone()?),
         output: Some(theirs.try_clone()?),
@@ -195,7 +198,7 @@ fn socket() -> io::Result<Ends> {
 }
 
 /// With one direction only, the program inherits our standard input or output for the other.
-fn pipes(how: &OpenOptions) -> io::Result<Ends> {
+fn pipes(how: &OpenOptions) -> io::Result<ChildEnds> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC);
     let to = how.writes().then(pipe).transpose()?;
     let from = how.reads().then(pipe).transpose()?;
@@ -212,17 +215,17 @@ fn pipes(how: &OpenOptions) -> io::Result<Ends> {
         (Some(fd), None) | (None, Some(fd)) => Conduit::new(fd),
         (None, None) => Err(io::ErrorKind::InvalidInput.into()),
     };
-    Ok(Ends { ours, input, output, error })
+    Ok(ChildEnds { ours, input, output, error })
 }
 
 /// The descriptors of the other address, which nothing relays.
-fn streams(how: &OpenOptions) -> io::Result<Ends> {
+fn streams(how: &OpenOptions) -> io::Result<ChildEnds> {
     let copy = |at: usize, is_used| {
         how.streams[at].as_ref().filter(|_| is_used).map(Given::copy).transpose()
     };
     let (input, output) = (copy(0, how.writes())?, copy(1, how.reads())?);
     let error = output.as_ref().map(OwnedFd::try_clone).transpose()?;
-    Ok(Ends {
+    Ok(ChildEnds {
         ours: Err(io::ErrorKind::Unsupported.into()),
         input,
         output,
@@ -231,13 +234,13 @@ fn streams(how: &OpenOptions) -> io::Result<Ends> {
 }
 
 /// As by [`pipes`], a direction that is not used is inherited.
-fn terminal(options: &Options, how: &OpenOptions) -> io::Result<Ends> {
+fn terminal(options: &OptionSet, how: &OpenOptions) -> io::Result<ChildEnds> {
     let ours = pty::master(options, window())?;
     let theirs = pty::slave(&ours)?;
     let used = |is_used: bool| is_used.then(|| theirs.try_clone()).transpose();
     let (input, output) = (used(how.writes())?, used(how.reads())?);
     let error = used(how.reads())?.map_or_else(Stdio::inherit, Stdio::from);
-    Ok(Ends { ours: Conduit::new(ours), input, output, error })
+    Ok(ChildEnds { ours: Conduit::new(ours), input, output, error })
 }
 
 /// A program, which is asked to end when this is dropped, unless it is left.

@@ -4,7 +4,7 @@
 use gush_net::Conduit;
 
 use super::{End, OpenError, OpenOptions, Peer, open_one};
-use crate::address::{Address, Options};
+use crate::address::{Address, OptionSet};
 
 pub(crate) async fn joined(parts: &[Address; 2], how: &OpenOptions) -> Result<End, OpenError> {
     let [read, written] = parts;
@@ -26,7 +26,7 @@ pub(crate) async fn joined(parts: &[Address; 2], how: &OpenOptions) -> Result<En
     };
     // Shaped separately: each part's options apply to one direction.
     let [source, target] =
-        [source, target].map(|end| Box::new(end).shaped(&Options::default(), None));
+        [source, target].map(|end| Box::new(end).shaped(&OptionSet::default(), None));
     let origin = source.origin.and(target.origin);
     let conduit = Conduit::joined(source.conduit, target.conduit);
     let mut end = End::new(conduit, Peer::Other(format!("{}!!{}", source.peer, target.peer)));
@@ -55,7 +55,7 @@ pub(crate) async fn first_of(parts: &[Address], how: &OpenOptions) -> Result<End
             Ok(mut end) => {
                 let texts: Vec<_> = parts.iter().map(ToString::to_string).collect();
                 tracing::info!("{address} answers, of {}", texts.join("|"));
-                end.rare().chosen.get_or_insert_with(|| address.target().to_string());
+                end.rare().chosen.get_or_insert_with(|| address.locator().to_string());
                 return Ok(end);
             }
             // Not the address's fault: a link that serves many waits for descriptors, and then

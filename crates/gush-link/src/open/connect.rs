@@ -20,22 +20,22 @@ use tokio::io::Interest;
 use super::error::{OpenError, Step};
 use super::resolve::{Name, in_numbers, resolve};
 use super::{End, Peer, datagrams, netns, race, sockopts};
-use crate::address::{Bind, Opt, Options, Remote, UnixName};
+use crate::address::{Bind, Opt, OptionSet, Remote, UnixName};
 use crate::watch::watch;
 
-pub(crate) async fn tcp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn tcp(remote: &Remote, options: &OptionSet) -> Result<End, OpenError> {
     internet(remote, options, SocketType::STREAM).await
 }
 
-pub(crate) async fn udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn udp(remote: &Remote, options: &OptionSet) -> Result<End, OpenError> {
     internet(remote, options, SocketType::DGRAM).await
 }
 
-pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn unix(name: &UnixName, options: &OptionSet) -> Result<End, OpenError> {
     unix_of(unix_type(options), name, options).await
 }
 
-pub(super) fn unix_type(options: &Options) -> SocketType {
+pub(super) fn unix_type(options: &OptionSet) -> SocketType {
     match options.is_on(Opt::SeqPacket) {
         true => SocketType::SEQPACKET,
         false => SocketType::STREAM,
@@ -43,7 +43,7 @@ pub(super) fn unix_type(options: &Options) -> SocketType {
 }
 
 /// A Unix socket of any type: the kernel names none before the connection.
-pub(crate) async fn unix_client(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn unix_client(name: &UnixName, options: &OptionSet) -> Result<End, OpenError> {
     for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
         match unix_of(kind, name, options).await {
             Err(error) if error.errno() == Some(libc::EPROTOTYPE) => {}
@@ -73,7 +73,7 @@ fn has_datagrams(name: &UnixName) -> bool {
     probe().is_ok()
 }
 
-async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result<End, OpenError> {
+async fn unix_of(kind: SocketType, name: &UnixName, options: &OptionSet) -> Result<End, OpenError> {
     let retried = options.has(Opt::Retry);
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
@@ -138,7 +138,11 @@ pub(crate) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
 }
 
 /// The address of the host that answers first.
-async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Result<End, OpenError> {
+async fn internet(
+    remote: &Remote,
+    options: &OptionSet,
+    kind: SocketType,
+) -> Result<End, OpenError> {
     let datagrams = kind == SocketType::DGRAM;
     if let Some(address) = in_numbers(&remote.host, &remote.port) {
         let locals = local_addresses(options, datagrams).await?;
@@ -180,7 +184,7 @@ fn joined(before: Option<OpenError>, error: OpenError) -> OpenError {
 }
 
 pub(super) async fn local_addresses(
-    options: &Options,
+    options: &OptionSet,
     datagrams: bool,
 ) -> Result<Vec<SocketAddr>, OpenError> {
     let Some(text) = options.bind() else {
@@ -201,7 +205,7 @@ pub(super) async fn local_addresses(
 async fn one(
     address: SocketAddr,
     locals: &[SocketAddr],
-    options: &Options,
+    options: &OptionSet,
     kind: SocketType,
 ) -> Result<End, OpenError> {
     let fail = |errno: Errno| failure(address, errno.into(), options);
@@ -229,7 +233,7 @@ async fn one(
     }
 }
 
-fn failure(address: SocketAddr, error: io::Error, options: &Options) -> OpenError {
+fn failure(address: SocketAddr, error: io::Error, options: &OptionSet) -> OpenError {
     let hint = hint(&error, options.has(Opt::Retry));
     OpenError::new(format!("connect to {address}"), error).hinted_by(hint.as_deref())
 }
@@ -240,7 +244,7 @@ pub(super) fn bind(
     fd: &OwnedFd,
     to: SocketAddr,
     locals: &[SocketAddr],
-    options: &Options,
+    options: &OptionSet,
 ) -> Result<(), OpenError> {
     let is_low = options.is_on(Opt::LowPort);
     let any: IpAddr = match to.is_ipv4() {
@@ -297,7 +301,7 @@ fn hint(error: &io::Error, retried: bool) -> Option<String> {
 }
 
 /// The limits of options that the kernel refuses (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).
-pub(crate) fn keepalive_hint(errno: Errno, options: &Options) -> Option<&'static str> {
+pub(crate) fn keepalive_hint(errno: Errno, options: &OptionSet) -> Option<&'static str> {
     let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount, Opt::UserTimeout];
     let is_it = errno == Errno::INVAL && probes.iter().any(|&option| options.has(option));
     is_it.then_some(
@@ -322,7 +326,7 @@ fn socket_of(
 pub(super) fn internet_socket(
     address: &SocketAddr,
     kind: SocketType,
-    options: &Options,
+    options: &OptionSet,
 ) -> Result<Result<OwnedFd, Errno>, OpenError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let make = || socket_of(family, kind, options.is_on(Opt::UdpLite).then_some(ipproto::UDPLITE));
@@ -339,7 +343,7 @@ pub(super) fn socket_like(other: impl AsFd, address: &SocketAddr) -> Result<Owne
 }
 
 /// Sets what every socket has: buffers, and options by their numbers.
-pub(crate) fn set_socket(fd: &OwnedFd, options: &Options) -> Result<(), OpenError> {
+pub(crate) fn set_socket(fd: &OwnedFd, options: &OptionSet) -> Result<(), OpenError> {
     let failed = |what: String| move |errno: Errno| OpenError::new(format!("set {what}"), errno);
     type Set = fn(&OwnedFd, usize) -> Result<(), Errno>;
     let buffers: [(Opt, Set); 2] = [
@@ -361,7 +365,7 @@ pub(crate) fn set_socket(fd: &OwnedFd, options: &Options) -> Result<(), OpenErro
     })
 }
 
-pub(crate) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
+pub(crate) fn set_stream(fd: &OwnedFd, options: &OptionSet) -> Result<(), Errno> {
     // On by default: Nagle's algorithm would delay every message once more.
     if options.flag(Opt::NoDelay) != Some(false) {
         sockopt::set_tcp_nodelay(fd, true)?;

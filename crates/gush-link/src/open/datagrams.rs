@@ -32,7 +32,7 @@ use super::permissions::Permissions;
 use super::resolve::{Name, resolve};
 use super::throttle::Throttle;
 use super::{End, Peer, listen, multicast, publish, route, sockopts};
-use crate::address::{Local, Opt, Options, Remote, UnixName};
+use crate::address::{Local, Opt, OptionSet, Remote, UnixName};
 use crate::watch::watch;
 
 /// Errors of one datagram sent by UDP, which say nothing about the next. The failure is reported at
@@ -120,12 +120,12 @@ pub(super) struct Ends {
     pub is_read: bool,
     /// Is an empty datagram sent after the data written?
     is_written: bool,
-    /// Is logged what the kernel reports?
+    /// Is what the kernel reports logged?
     has_facts: bool,
 }
 
 impl Ends {
-    pub fn of(options: &Options) -> Self {
+    pub fn of(options: &OptionSet) -> Self {
         Self {
             is_read: options.is_on(Opt::NullEof),
             is_written: options.is_on(Opt::ShutNull),
@@ -319,7 +319,7 @@ fn end(
     to: Option<SocketAddrAny>,
     senders: Senders,
     peer: Peer,
-    options: &Options,
+    options: &OptionSet,
 ) -> Result<End, OpenError> {
     let layer = Datagrams { to, ..Datagrams::new(fd, senders, &peer, Ends::of(options))? };
     let unsent = Arc::clone(&layer.unsent);
@@ -329,14 +329,14 @@ fn end(
 }
 
 /// Sends to one peer, and reads what it sends.
-pub(crate) async fn sendto_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn sendto_udp(remote: &Remote, options: &OptionSet) -> Result<End, OpenError> {
     let (fd, to) = unconnected(remote, options).await?;
     let peer = Peer::from(to);
     end(fd, Some(to.into()), Senders::Only(to.into()), peer, options)
 }
 
 /// Sends to one address, perhaps of many receivers, and reads what anyone sends.
-pub(crate) async fn datagram_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn datagram_udp(remote: &Remote, options: &OptionSet) -> Result<End, OpenError> {
     let (fd, to) = unconnected(remote, options).await?;
     let peer = Peer::from(to);
     end(fd, Some(to.into()), Senders::Within(Box::new(Gate::of(options))), peer, options)
@@ -378,7 +378,7 @@ fn ending(conduit: Conduit, peer: Peer, ends: Ends) -> End {
 }
 
 /// Reads what anyone sends to a port.
-pub(crate) async fn recv_udp(local: &Local, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn recv_udp(local: &Local, options: &OptionSet) -> Result<End, OpenError> {
     let fd = listen::internet(local, options, SocketType::DGRAM).await?;
     let bound = rustix::net::getsockname(&fd).ok().and_then(|name| SocketAddr::try_from(name).ok());
     let peer = bound.map_or_else(|| Peer::Other("udp-recv".into()), Peer::from);
@@ -391,7 +391,7 @@ pub(crate) async fn recv_udp(local: &Local, options: &Options) -> Result<End, Op
 /// A socket that may send to `remote`.
 async fn unconnected(
     remote: &Remote,
-    options: &Options,
+    options: &OptionSet,
 ) -> Result<(OwnedFd, SocketAddr), OpenError> {
     let name = Name {
         family: remote.family,
@@ -417,7 +417,7 @@ async fn unconnected(
 }
 
 /// Sends to one Unix socket, and reads what it sends to `bind=PATH`.
-pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+pub(crate) fn sendto_unix(name: &UnixName, options: &OptionSet) -> Result<End, OpenError> {
     let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).step("open")?;
     set_socket(&fd, options)?;
     let made = named(&fd, options)?;
@@ -429,7 +429,7 @@ pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, Ope
 }
 
 /// Reads what anyone sends to a Unix socket.
-pub(crate) fn recv_unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+pub(crate) fn recv_unix(name: &UnixName, options: &OptionSet) -> Result<End, OpenError> {
     let (fd, made) = receiver(name, options)?;
     let peer = Peer::Unix { name: Some(name.clone()), process: None };
     // As a descriptor: such datagrams may be longer than those of UDP, and are measured.
@@ -442,7 +442,7 @@ pub(crate) fn recv_unix(name: &UnixName, options: &Options) -> Result<End, OpenE
 /// A socket of datagrams with a name.
 pub(super) fn receiver(
     name: &UnixName,
-    options: &Options,
+    options: &OptionSet,
 ) -> Result<(OwnedFd, Option<Made>), OpenError> {
     let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).step("bind")?;
     set_socket(&fd, options)?;
@@ -451,7 +451,7 @@ pub(super) fn receiver(
 }
 
 /// Binds a socket that connects, where the options say so.
-pub(super) fn named(fd: &OwnedFd, options: &Options) -> Result<Option<Made>, OpenError> {
+pub(super) fn named(fd: &OwnedFd, options: &OptionSet) -> Result<Option<Made>, OpenError> {
     if let Some(name) = options.bind() {
         return bind_unix(fd, &UnixName::of_text(name), options);
     }
@@ -469,7 +469,11 @@ pub(super) fn named(fd: &OwnedFd, options: &Options) -> Result<Option<Made>, Ope
 
 /// Binds a socket at once to its name, not to a hidden one before: the peer sees it as the
 /// sender's.
-fn bind_unix(fd: &OwnedFd, name: &UnixName, options: &Options) -> Result<Option<Made>, OpenError> {
+fn bind_unix(
+    fd: &OwnedFd,
+    name: &UnixName,
+    options: &OptionSet,
+) -> Result<Option<Made>, OpenError> {
     let UnixName::Path(path) = name else {
         rustix::net::bind(fd, &unix_address(name).step("bind")?).step("bind")?;
         return Ok(None);

@@ -21,7 +21,7 @@ use super::keeper::Made;
 use super::permissions::{Permissions, file_mode};
 use super::publish::has_last_part;
 use super::{End, OpenOptions, Peer, connect, inherit};
-use crate::address::{Opt, Options, UnixName};
+use crate::address::{Opt, OptionSet, UnixName};
 use crate::watch::watch;
 
 const NO_BYTES: &str = "a directory has no bytes to move: name a file in it";
@@ -32,7 +32,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Opens any kind of file: connects to a socket, appends to a file, creates a missing one.
 pub(crate) async fn path(
     path: &Path,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<End, OpenError> {
     let kind = kind(path)?;
@@ -59,21 +59,21 @@ pub(crate) async fn path(
 
 pub(crate) async fn file(
     path: &Path,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<End, OpenError> {
     open(path, kind(path)?, OFlags::empty(), options, how).await
 }
 
 pub(crate) fn device(path: &str, how: &OpenOptions) -> Result<End, OpenError> {
-    let flags = access(&Options::default(), how) | OFlags::CLOEXEC;
+    let flags = access(&OptionSet::default(), how) | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).step("open")?;
-    end(fd, path, &Options::default(), how)
+    end(fd, path, &OptionSet::default(), how)
 }
 
 pub(crate) async fn pipe(
     path: Option<&Path>,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<End, OpenError> {
     let Some(path) = path else {
@@ -103,7 +103,7 @@ pub(crate) fn socket_pair(how: &OpenOptions) -> Result<End, OpenError> {
     Ok(End::new(how.narrowed(conduit)?, Peer::Other("socketpair".into())))
 }
 
-fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
+fn make_fifo(path: &Path, options: &OptionSet) -> Result<Option<Made>, OpenError> {
     const STEP: &str = "make the FIFO";
     has_last_part(STEP, path)?;
     let permissions = Permissions::of_file(options)?;
@@ -156,7 +156,7 @@ fn refuse_own_socket(path: &Path, kind: Option<FileType>) -> Result<(), OpenErro
     }
 }
 
-fn access(options: &Options, how: &OpenOptions) -> OFlags {
+fn access(options: &OptionSet, how: &OpenOptions) -> OFlags {
     if options.is_on(Opt::ReadWrite) {
         OFlags::RDWR
     } else if options.is_on(Opt::ReadOnly) {
@@ -178,7 +178,7 @@ async fn open(
     path: &Path,
     kind: Option<FileType>,
     flags: OFlags,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<End, OpenError> {
     if kind.is_some_and(|kind| kind.is_fifo()) {
@@ -228,7 +228,7 @@ async fn open(
 }
 
 /// The flags of open(2) that the options of the address set.
-pub(super) fn flags(options: &Options, how: &OpenOptions) -> Result<OFlags, OpenError> {
+pub(super) fn flags(options: &OptionSet, how: &OpenOptions) -> Result<OFlags, OpenError> {
     let access = access(options, how);
     how.fits(access != OFlags::WRONLY, access != OFlags::RDONLY)?;
     let mut flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -309,7 +309,7 @@ impl OpenCall<'_> {
         Ok(opened)
     }
 
-    fn remedy(&self, options: &Options, errno: Errno) -> Option<Cow<'static, str>> {
+    fn remedy(&self, options: &OptionSet, errno: Errno) -> Option<Cow<'static, str>> {
         let Self { path, flags, .. } = self;
         let makes = flags.contains(OFlags::CREATE);
         let remedy = match errno {
@@ -325,7 +325,7 @@ impl OpenCall<'_> {
         remedy.map(Cow::Borrowed)
     }
 
-    fn remedy_if_missing(&self, options: &Options) -> Cow<'static, str> {
+    fn remedy_if_missing(&self, options: &OptionSet) -> Cow<'static, str> {
         let Self { path, flags, .. } = self;
         let makes = flags.contains(OFlags::CREATE);
         let remedy = if is_read_only(*flags) {
@@ -349,13 +349,13 @@ impl OpenCall<'_> {
 }
 
 /// Is it a device, by its settings or its directory?
-fn names_terminal(path: &Path, options: &Options) -> bool {
+fn names_terminal(path: &Path, options: &OptionSet) -> bool {
     let is_device = path.parent().is_some_and(|parent| parent == Path::new("/dev"));
     is_device || options.has(Opt::Terminal)
 }
 
 /// Waits for the other side without blocking other connections, as open(2) would (fifo(7)).
-async fn fifo(path: &Path, options: &Options, how: &OpenOptions) -> Result<End, OpenError> {
+async fn fifo(path: &Path, options: &OptionSet, how: &OpenOptions) -> Result<End, OpenError> {
     let access = access(options, how);
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mut pause = Duration::from_millis(1);
@@ -404,7 +404,7 @@ async fn writer(fifo: &OwnedFd) -> io::Result<()> {
     }
 }
 
-fn end(fd: OwnedFd, name: &str, options: &Options, how: &OpenOptions) -> Result<End, OpenError> {
+fn end(fd: OwnedFd, name: &str, options: &OptionSet, how: &OpenOptions) -> Result<End, OpenError> {
     let fails_late = how.is_graceful() && !how.is_one_way() && options.is_on(Opt::ReadOnly);
     let conduit = match fails_late {
         // The first byte for it is an EBADF: without one, the file is read in peace.

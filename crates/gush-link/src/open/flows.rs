@@ -63,14 +63,14 @@ pub(super) type NewFlow = (OwnedFd, Route, Served, Vec<Fact>);
 pub(super) struct Flows {
     port: Arc<Port>,
     single: bool,
-    coming: mpsc::Receiver<First>,
+    coming: mpsc::Receiver<FirstDatagram>,
     /// Received, but without descriptors so far.
-    next: Option<First>,
+    next: Option<FirstDatagram>,
 }
 
 /// The first datagram of a flow.
 #[derive(Debug)]
-struct First {
+struct FirstDatagram {
     route: Route,
     datagram: Vec<u8>,
     /// What the kernel reports of it, if the port asks for that.
@@ -144,7 +144,7 @@ impl Flows {
         if self.next.is_none() {
             self.next = self.coming.recv().await;
         }
-        let Some(First { route, datagram, .. }) = &self.next else { return Ok(None) };
+        let Some(FirstDatagram { route, datagram, .. }) = &self.next else { return Ok(None) };
         let (flow, far, served) = Flow::begin(&self.port, *route, self.single)?;
         self.port.gives(&flow, datagram);
         let route = *route;
@@ -251,7 +251,7 @@ async fn sort(
     port: Arc<Port>,
     single: bool,
     mut admits: impl FnMut(SocketAddr, usize) -> bool + Send,
-    new: mpsc::Sender<First>,
+    new: mpsc::Sender<FirstDatagram>,
     short: Arc<AtomicBool>,
 ) {
     let mut buffer = vec![0; DATAGRAM_BYTES];
@@ -309,7 +309,7 @@ async fn sort(
             port.senders.lock().unpoisoned().by_route.insert(route, Sender::Waiting(Vec::new()));
             has_flows = true;
         }
-        place.send(First { route, datagram: datagram.to_vec(), facts });
+        place.send(FirstDatagram { route, datagram: datagram.to_vec(), facts });
     }
 }
 

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::peer::Peer;
 use super::throttle::Throttle;
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 /// Below, only root binds a port (IPPORT_RESERVED in netinet/in.h).
 const RESERVED: u16 = 1024;
@@ -43,7 +43,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn of(options: &Options) -> Self {
+    pub(super) fn of(options: &OptionSet) -> Self {
         Self {
             ranges: options.ranges().to_vec(),
             source_port: options.count(Opt::SourcePort),

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::error::OpenError;
 use super::permissions::{group, user};
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 const STEP: &str = "become another user";
 
@@ -23,17 +23,17 @@ const STEP: &str = "become another user";
 static ASSUMED: OnceLock<User> = OnceLock::new();
 
 /// Does this process become another one by these options, or its programs?
-pub(crate) fn is_changed(options: &Options) -> bool {
+pub(crate) fn is_changed(options: &OptionSet) -> bool {
     crate::address::options::IDENTITY.iter().any(|&option| options.has(option))
 }
 
 /// Does this process lose the rights by which it was started, or the files that it saw?
-pub(crate) fn changes_user(options: &Options) -> bool {
+pub(crate) fn changes_user(options: &OptionSet) -> bool {
     [Opt::RunAs, Opt::SetUser, Opt::Chroot].iter().any(|&option| options.has(option))
 }
 
 /// Changes this process, if the options say so.
-pub(super) fn assume(options: &Options) -> Result<(), OpenError> {
+pub(super) fn assume(options: &OptionSet) -> Result<(), OpenError> {
     if !is_changed(options) {
         return Ok(());
     }
@@ -47,7 +47,7 @@ pub(super) fn assume(options: &Options) -> Result<(), OpenError> {
 }
 
 /// Starts the program as the options say.
-pub(super) fn set(command: &mut Command, options: &Options) -> Result<(), OpenError> {
+pub(super) fn set(command: &mut Command, options: &OptionSet) -> Result<(), OpenError> {
     let (identity, user) = named(options)?;
     if let Some(user) = user.as_ref().or(ASSUMED.get()) {
         command.env("USER", &user.name).env("LOGNAME", &user.name);
@@ -66,7 +66,7 @@ pub(super) fn set(command: &mut Command, options: &Options) -> Result<(), OpenEr
 }
 
 /// The numbers of what the options name, and the user of `run-as=`.
-pub(super) fn named(options: &Options) -> Result<(Identity, Option<User>), OpenError> {
+pub(super) fn named(options: &OptionSet) -> Result<(Identity, Option<User>), OpenError> {
     let mut identity = Identity {
         root: options
             .path(Opt::Chroot)

@@ -6,7 +6,7 @@ use gush_net::Conduit;
 
 use super::error::{OpenError, Step};
 use super::{End, OpenOptions, Origin, Peer};
-use crate::address::{Inherited, Options, Standard};
+use crate::address::{Inherited, OptionSet, Standard};
 
 /// The first descriptor that a service manager hands over (sd_listen_fds(3)).
 const FIRST: i32 = 3;
@@ -27,7 +27,7 @@ pub(super) fn directions(which: Standard, how: &OpenOptions) -> Result<(bool, bo
 
 pub(crate) fn stdio(
     which: Standard,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<End, OpenError> {
     let (reads, writes) = directions(which, how)?;
@@ -90,7 +90,7 @@ pub(crate) fn give_up_standard(origin: Origin) -> Result<(), OpenError> {
 
 pub(crate) fn numbered(
     number: i32,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<End, OpenError> {
     let standard = match number {
@@ -125,7 +125,7 @@ fn take(number: i32, once: bool) -> Result<OwnedFd, OpenError> {
 
 /// A listening socket by number or name.
 pub(crate) fn listening(which: &Inherited) -> Result<OwnedFd, OpenError> {
-    let given = Given::from_environment();
+    let given = ListenFdNames::from_environment();
     let number = match which {
         Inherited::Number(number) => *number,
         Inherited::Name(name) => given.number(name)?,
@@ -138,11 +138,11 @@ pub(crate) fn listening(which: &Inherited) -> Result<OwnedFd, OpenError> {
 }
 
 /// The names of the sockets in LISTEN_FDNAMES, as many as LISTEN_FDS counts.
-struct Given {
+struct ListenFdNames {
     names: Vec<String>,
 }
 
-impl Given {
+impl ListenFdNames {
     fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok();
         let number = |name| variable(name).and_then(|text| text.parse::<u32>().ok());

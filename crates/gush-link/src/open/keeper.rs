@@ -18,7 +18,7 @@ use super::flows::Served;
 use super::input::Input;
 use super::pty::{self, Line};
 use super::terminal::PutBack;
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 /// A name in the file system made for one end, and removed with the end.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Made {
 
 impl Made {
     /// The name at `path`, where `now_at` will be renamed to; `None` with `unlink-close=0`.
-    pub fn if_removed(path: &Path, now_at: &Path, options: &Options) -> io::Result<Option<Self>> {
+    pub fn if_removed(path: &Path, now_at: &Path, options: &OptionSet) -> io::Result<Option<Self>> {
         Ok(Self::at(path, now_at)?.unless_kept(options))
     }
 
@@ -43,7 +43,7 @@ impl Made {
     }
 
     /// `None` with `unlink-close=0`, for which the name stays.
-    pub fn unless_kept(mut self, options: &Options) -> Option<Self> {
+    pub fn unless_kept(mut self, options: &OptionSet) -> Option<Self> {
         self.is_kept = options.flag(Opt::UnlinkClose) == Some(false);
         (!self.is_kept).then_some(self)
     }

@@ -20,14 +20,14 @@ use super::permissions::Permissions;
 use super::publish::{self, Hidden};
 use super::resolve::{Name, resolve};
 use super::{OpenOptions, Peer, datagrams, holder, inherit, multicast, sockopts};
-use crate::address::{Family, Inherited, Local, Opt, Options, UnixName};
+use crate::address::{Family, Inherited, Local, Opt, OptionSet, UnixName};
 
 /// The kernel caps it at net.core.somaxconn (listen(2)).
 pub(super) const BACKLOG: u32 = 4096;
 
 pub(crate) async fn tcp(
     local: &Local,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<Listener, OpenError> {
     if let Some(fd) = how.listener()? {
@@ -38,13 +38,13 @@ pub(crate) async fn tcp(
     Listener::new(fd, options, None)
 }
 
-pub(crate) async fn udp(local: &Local, options: &Options) -> Result<Listener, OpenError> {
+pub(crate) async fn udp(local: &Local, options: &OptionSet) -> Result<Listener, OpenError> {
     Listener::new(internet(local, options, SocketType::DGRAM).await?, options, None)
 }
 
 pub(crate) async fn unix(
     name: &UnixName,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<Listener, OpenError> {
     if let Some(fd) = how.listener()? {
@@ -92,19 +92,19 @@ pub(crate) fn private_listener(path: &Path) -> Result<(OwnedFd, Option<Made>), O
     let fd = socket(AddressFamily::UNIX, SocketType::SEQPACKET).step("bind")?;
     publish::check(path, true)?;
     set_mode(&fd, 0o600)?;
-    let made = at_path(&fd, path, &Options::default(), true)?;
+    let made = at_path(&fd, path, &OptionSet::default(), true)?;
     Ok((fd, made))
 }
 
 /// The name of a socket that another process has made, to be removed by this one once it owns it.
 pub(crate) fn keep_name(path: &Path) -> io::Result<Option<Made>> {
-    Ok(Made::if_removed(path, path, &Options::default())?.map(Made::of_another))
+    Ok(Made::if_removed(path, path, &OptionSet::default())?.map(Made::of_another))
 }
 
 fn at_path(
     fd: &OwnedFd,
     path: &Path,
-    options: &Options,
+    options: &OptionSet,
     unlink: bool,
 ) -> Result<Option<Made>, OpenError> {
     let permissions = Permissions::of(options, 0o777)?;
@@ -120,13 +120,13 @@ fn at_path(
 }
 
 /// A Unix socket where each datagram is a peer's only one.
-pub(crate) fn unix_datagrams(name: &UnixName, options: &Options) -> Result<Listener, OpenError> {
+pub(crate) fn unix_datagrams(name: &UnixName, options: &OptionSet) -> Result<Listener, OpenError> {
     let (fd, made) = datagrams::receiver(name, options)?;
     let listener = Listener::new(fd, options, made)?.of_datagrams();
     Ok(listener.known_as(Peer::Unix { name: Some(name.clone()), process: None }))
 }
 
-pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener, OpenError> {
+pub(crate) fn inherited(which: &Inherited, options: &OptionSet) -> Result<Listener, OpenError> {
     let fd = inherit::listening(which)?;
     let is_stream = sockopt::socket_type(&fd) == Ok(SocketType::STREAM);
     if !is_stream || sockopt::socket_acceptconn(&fd) != Ok(true) {
@@ -156,7 +156,7 @@ pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener
     Ok(if flags.contains(OFlags::NONBLOCK) { listener } else { listener.blocking() })
 }
 
-fn listen(fd: &OwnedFd, options: &Options) -> Result<(), OpenError> {
+fn listen(fd: &OwnedFd, options: &OptionSet) -> Result<(), OpenError> {
     let backlog = options.count(Opt::Backlog).unwrap_or(BACKLOG);
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
     rustix::net::listen(fd, backlog).map_err(|errno| in_use(OpenError::new("listen", errno), fd))
@@ -177,7 +177,7 @@ fn in_use(error: OpenError, fd: &OwnedFd) -> OpenError {
 /// not tried: clients would reach that program.
 pub(super) async fn internet(
     local: &Local,
-    options: &Options,
+    options: &OptionSet,
     kind: SocketType,
 ) -> Result<OwnedFd, OpenError> {
     let mut failure = None;
@@ -230,7 +230,7 @@ async fn addresses(local: &Local, kind: SocketType) -> Result<Vec<SocketAddr>, O
 fn bound(
     address: SocketAddr,
     local: &Local,
-    options: &Options,
+    options: &OptionSet,
     kind: SocketType,
 ) -> Result<OwnedFd, OpenError> {
     let fail = |errno| bind_failure(errno, address, options, kind);
@@ -262,7 +262,7 @@ fn bound(
 fn bind_failure(
     errno: Errno,
     address: SocketAddr,
-    options: &Options,
+    options: &OptionSet,
     kind: SocketType,
 ) -> OpenError {
     let error = OpenError::new(format!("bind to {address}"), errno)

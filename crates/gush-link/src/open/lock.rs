@@ -11,13 +11,13 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use super::End;
 use super::error::OpenError;
 use super::keeper::Borrowed;
-use crate::address::{Lock, Opt, Options};
+use crate::address::{Lock, Opt, OptionSet};
 
 /// The pause before another look at a file that another process has locked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Locks the file of the end, as `options` say. The lock goes with the end.
-pub(super) async fn take(end: &mut End, options: &Options) -> Result<(), OpenError> {
+pub(super) async fn take(end: &mut End, options: &OptionSet) -> Result<(), OpenError> {
     let Some(lock) = options.text(Opt::Lock).and_then(Lock::named) else { return Ok(()) };
     let (read, written) = (end.conduit.read_fd(), end.conduit.write_fd());
     let mut fds: Vec<BorrowedFd<'_>> = [read, written].into_iter().flatten().collect();

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::error::OpenError;
 use super::keeper::Made;
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 /// The pause before another look at a lock that another process has.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The file that `options` name, made by this process.
-pub(super) async fn taken(options: &Options) -> Result<Option<Made>, OpenError> {
+pub(super) async fn taken(options: &OptionSet) -> Result<Option<Made>, OpenError> {
     let (waited_for, path) = (options.path(Opt::WaitLock), options.path(Opt::LockFile));
     let Some(path) = waited_for.or(path).map(Path::new) else { return Ok(None) };
     let fail = |error| OpenError::new(format!("make the lock {}", path.display()), error);

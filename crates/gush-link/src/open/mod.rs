@@ -80,7 +80,7 @@ pub(crate) use prepare::{fits, prepare};
 pub(crate) use publish::connect_packets;
 pub(crate) use throttle::{Suppressed, Throttle};
 
-use crate::address::{Address, Opt, Options};
+use crate::address::{Address, Opt, OptionSet};
 use crate::proxy::{self, Header, Version};
 use crate::shape::{cut_at, shaped};
 use crate::tls::{Agreed, Tls};
@@ -91,7 +91,7 @@ use tokio::io::AsyncWriteExt;
 /// The pause between two attempts, where `interval=` does not say.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The purpose that an end is opened for.
+/// What an end is opened for.
 ///
 /// ```
 /// use gush_link::open::OpenOptions;
@@ -285,12 +285,12 @@ impl OpenOptions {
 pub struct End {
     /// The conduit that a relay reads and writes.
     pub conduit: Conduit,
-    /// Who is there.
+    /// The peer.
     pub peer: Peer,
     /// The belongings that must live as long as the link: the program that was started, the FIFO
     /// that was made.
     pub keeper: Keeper,
-    /// Most ends have none, and no memory for it.
+    /// Boxed, because most ends have none.
     rare: Option<Box<Rare>>,
     /// Has a part of the end got the PROXY header?
     pub(crate) is_introduced: bool,
@@ -314,7 +314,7 @@ pub(crate) struct Rare {
     /// The options that shape the data, where the address is the chosen one of several. They apply
     /// once both ends are checked: of a shaped conduit neither the descriptors nor the properties
     /// are seen.
-    shape: Option<Box<Options>>,
+    shape: Option<Box<OptionSet>>,
 }
 
 /// Facts of an end that only its opener knows. They are kept with the end, because the address may
@@ -339,7 +339,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Of an end of which `self` is read and `written` is written. It is a line only if both are.
+    /// The origin of an end that reads `self` and writes `written`: a line only if both are.
     pub fn and(self, written: Self) -> Self {
         Self {
             is_input: self.is_input || written.is_input,
@@ -378,7 +378,7 @@ impl End {
     /// chosen part say. Datagrams are cut at `most_bytes`.
     pub(crate) fn shaped(
         mut self: Box<Self>,
-        options: &Options,
+        options: &OptionSet,
         most_bytes: Option<usize>,
     ) -> Box<Self> {
         self.origin.is_endless = self.is_endless();
@@ -421,7 +421,7 @@ impl End {
     }
 
     /// The end with the terminal set as `options` say, until the end is dropped.
-    fn set_as_terminal(mut self, options: &Options) -> Result<Self, OpenError> {
+    fn set_as_terminal(mut self, options: &OptionSet) -> Result<Self, OpenError> {
         let fd = self.conduit.read_fd().or_else(|| self.conduit.write_fd());
         if let Some(fd) = fd
             && let Some(set) = terminal::set(&fd, options)?
@@ -455,11 +455,11 @@ impl End {
     /// use gush_link::open::{OpenOptions, Opened, open};
     /// let Opened::One(end) = open(&"null:".parse()?, &OpenOptions::default()).await? else { panic!() };
     /// assert!(!end.wants_handshake());
-    /// let end = end.shaken().await?;
+    /// let end = end.handshake().await?;
     /// assert!(end.conduit.writes());
     /// # Ok(()) }
     /// ```
-    pub async fn shaken(mut self) -> Result<Self, OpenError> {
+    pub async fn handshake(mut self) -> Result<Self, OpenError> {
         if let Some(handshake) = self.rare.as_mut().and_then(|rare| rare.handshake.take()) {
             // Boxed: large, and most ends have none.
             let (conduit, agreed) = Box::pin(handshake.handshake(self.conduit)).await?;
@@ -504,14 +504,14 @@ impl Opened {
     }
 }
 
-/// Opens an address, again and again as `retry=` says while the obstacle may pass. A connection
-/// with `fork` is not made yet.
+/// Opens an address, with the further attempts of `retry=` while the error may be temporary. A
+/// connection with `fork` is not made yet.
 ///
 /// # Errors
 /// [`OpenError`], with the failure and the remedy.
 pub async fn open(address: &Address, how: &OpenOptions) -> Result<Opened, OpenError> {
     let locked = lockfile::taken(address.options()).await;
-    let lock_file = locked.map_err(|error| error.at(address.target()))?;
+    let lock_file = locked.map_err(|error| error.at(address.locator()))?;
     if address.calls() {
         return Ok(Opened::Listener(Listener::calling(address, how)).keeping(lock_file));
     }
@@ -521,11 +521,11 @@ pub async fn open(address: &Address, how: &OpenOptions) -> Result<Opened, OpenEr
             Ok(opened) => {
                 if !address.kind().row().runs_program {
                     let become_it = identity::assume(address.options());
-                    become_it.map_err(|error| error.at(address.target()))?;
+                    become_it.map_err(|error| error.at(address.locator()))?;
                 }
                 return Ok(opened.keeping(lock_file));
             }
-            Err(error) => retries.after(error.at(address.target())).await?,
+            Err(error) => retries.after(error.at(address.locator())).await?,
         }
     }
 }
@@ -538,7 +538,7 @@ struct Retries {
 }
 
 impl Retries {
-    fn of(options: &Options) -> Self {
+    fn of(options: &OptionSet) -> Self {
         let interval = options.duration(Opt::Interval).unwrap_or(INTERVAL);
         Self { left: options.retries(), interval }
     }
@@ -573,11 +573,11 @@ pub(crate) fn open_one<'a>(
                 if let Some((header, version)) = how.introduction.as_deref() {
                     let sent = end.introduce(header, *version).await;
                     sent.map_err(|error| {
-                        OpenError::new("send the PROXY header", error).at(address.target())
+                        OpenError::new("send the PROXY header", error).at(address.locator())
                     })?;
                 }
                 if end.wants_handshake() {
-                    end = end.shaken().await.map_err(|error| error.at(address.target()))?;
+                    end = end.handshake().await.map_err(|error| error.at(address.locator()))?;
                     end.conduit = how.narrowed(end.conduit)?;
                 }
                 // That of a part of this address is there already: several addresses have no
@@ -585,13 +585,13 @@ pub(crate) fn open_one<'a>(
                 end.rare().shape.get_or_insert_with(|| Box::new(address.options().clone()));
                 Ok(end)
             }
-            Opened::Listener(_) => Err(OpenError::said("open", "it listens").at(address.target())),
+            Opened::Listener(_) => Err(OpenError::said("open", "it listens").at(address.locator())),
         }
     })
 }
 
 async fn attempt(address: &Address, how: &OpenOptions) -> Result<Opened, OpenError> {
-    let target = address.target();
+    let target = address.locator();
     let mut opened = target.open(address.options(), how).await?;
     if let Opened::One(end) = &mut opened {
         lock::take(end, address.options()).await?;

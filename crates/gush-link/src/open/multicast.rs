@@ -10,10 +10,10 @@ use socket2::{InterfaceIndexOrAddress, SockRef};
 
 use super::error::OpenError;
 use super::sockopts::failure;
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 /// Sets the interface of groups, and joins one.
-pub(super) fn set(fd: &OwnedFd, options: &Options) -> Result<(), OpenError> {
+pub(super) fn set(fd: &OwnedFd, options: &OptionSet) -> Result<(), OpenError> {
     let socket = SockRef::from(fd);
     let is_v4 = socket.domain().is_ok_and(|domain| domain == socket2::Domain::IPV4);
     if let Some(name) = options.text(Opt::MulticastInterface) {

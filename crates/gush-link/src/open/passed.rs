@@ -6,7 +6,7 @@ use gush::Unpoisoned;
 use gush_process::Termination;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 static PROGRAMS: Mutex<Vec<(Pid, Signal)>> = Mutex::new(Vec::new());
 
@@ -14,7 +14,7 @@ static PROGRAMS: Mutex<Vec<(Pid, Signal)>> = Mutex::new(Vec::new());
 pub(super) struct Passed(Pid);
 
 impl Passed {
-    pub fn to(program: Pid, options: &Options) -> Self {
+    pub fn to(program: Pid, options: &OptionSet) -> Self {
         let signals =
             [(Opt::SigHup, Signal::HUP), (Opt::SigInt, Signal::INT), (Opt::SigQuit, Signal::QUIT)];
         let wanted = signals.into_iter().filter(|&(option, _)| options.is_on(option));

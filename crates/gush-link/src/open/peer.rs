@@ -1,4 +1,4 @@
-//! Who is at the other end.
+//! The peer of an end.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

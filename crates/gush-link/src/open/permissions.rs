@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chowna
 use rustix::io::Errno;
 
 use super::error::OpenError;
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 /// The permissions and owners that `mode=`, `user=` and `group=` name.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,19 +22,19 @@ pub(super) struct Permissions {
 impl Permissions {
     /// Those of a FIFO or a socket, which are `default` less `umask=` without `mode=`. Looks up the
     /// names of the user and the group.
-    pub fn of(options: &Options, default: u32) -> Result<Self, OpenError> {
+    pub fn of(options: &OptionSet, default: u32) -> Result<Self, OpenError> {
         let reduced = || Some(default & !options.mode(Opt::Umask)?);
         let mode = options.mode(Opt::Mode).or_else(reduced);
         Ok(Self { mode, ..Self::owners(options)? })
     }
 
     /// Those of a file or FIFO. The umask reduces `mode=`: that of the process, or `umask=`.
-    pub fn of_file(options: &Options) -> Result<Self, OpenError> {
+    pub fn of_file(options: &OptionSet) -> Result<Self, OpenError> {
         let mode = options.mode(Opt::Umask).map(|umask| file_mode(options) & !umask);
         Ok(Self { mode, ..Self::owners(options)? })
     }
 
-    fn owners(options: &Options) -> Result<Self, OpenError> {
+    fn owners(options: &OptionSet) -> Result<Self, OpenError> {
         let number = |name| user("user", name).map(Uid::from_raw);
         let user = options.text(Opt::User).map(number).transpose()?;
         let number = |name| group("group", name).map(Gid::from_raw);
@@ -108,7 +108,7 @@ impl Permissions {
 }
 
 /// The mode that a new file gets, before the umask.
-pub(super) fn file_mode(options: &Options) -> u32 {
+pub(super) fn file_mode(options: &OptionSet) -> u32 {
     options.mode(Opt::Mode).unwrap_or(0o666)
 }
 

@@ -6,20 +6,20 @@ use std::path::Path;
 use super::error::OpenError;
 use super::permissions::Permissions;
 use super::{OpenOptions, child, file, identity, inherit, netns, proxied};
-use crate::address::{Address, Opt, Options, Target};
+use crate::address::{Address, Locator, Opt, OptionSet};
 #[cfg(feature = "tls")]
 use crate::tls;
 
-type Step = fn(&Target, &Options, &OpenOptions) -> Result<(), OpenError>;
+type Preparation = fn(&Locator, &OptionSet, &OpenOptions) -> Result<(), OpenError>;
 
 /// Refuses what no file and no peer could make right.
 pub(crate) fn fits(address: &Address, how: &OpenOptions) -> Result<(), OpenError> {
     each(address, how, |target, options, how| match target {
-        Target::Stdio(which) => inherit::directions(*which, how).map(drop),
-        Target::Path(_) | Target::File(_) | Target::Pipe(Some(_)) => {
+        Locator::Stdio(which) => inherit::directions(*which, how).map(drop),
+        Locator::Path(_) | Locator::File(_) | Locator::Pipe(Some(_)) => {
             file::flags(options, how).map(drop)
         }
-        Target::Exec(_) | Target::Shell(_) => child::numbers(options, how).map(drop),
+        Locator::Exec(_) | Locator::Shell(_) => child::numbers(options, how).map(drop),
         _ => how.fits(true, !target.kind().only_receives()),
     })
 }
@@ -33,17 +33,17 @@ pub(crate) fn prepare(address: &Address, how: &OpenOptions) -> Result<(), OpenEr
             netns::file(name)?;
         }
         match target {
-            Target::Socks5(_) | Target::HttpConnect(_)
+            Locator::Socks5(_) | Locator::HttpConnect(_)
                 if !is_pipe(options, &[Opt::Credentials]) =>
             {
                 proxied::credentials(options).map(drop)
             }
             #[cfg(feature = "tls")]
-            Target::Tls(remote) if !is_pipe(options, tls::FILES) => {
+            Locator::Tls(remote) if !is_pipe(options, tls::FILES) => {
                 tls::client(remote, options).map(drop)
             }
             #[cfg(feature = "tls")]
-            Target::TlsListen(_) if !is_pipe(options, tls::FILES) => {
+            Locator::TlsListen(_) if !is_pipe(options, tls::FILES) => {
                 tls::server(options, how).map(drop)
             }
             _ => Ok(()),
@@ -52,9 +52,9 @@ pub(crate) fn prepare(address: &Address, how: &OpenOptions) -> Result<(), OpenEr
 }
 
 /// A step for the address, or for each part that is opened. Of `A|B` one part is enough.
-fn each(address: &Address, how: &OpenOptions, step: Step) -> Result<(), OpenError> {
-    match address.target() {
-        Target::Joined(parts) => {
+fn each(address: &Address, how: &OpenOptions, step: Preparation) -> Result<(), OpenError> {
+    match address.locator() {
+        Locator::Joined(parts) => {
             let [read, written] = &**parts;
             if how.reads() {
                 each(read, &how.clone().read_only(), step)?;
@@ -64,7 +64,7 @@ fn each(address: &Address, how: &OpenOptions, step: Step) -> Result<(), OpenErro
                 false => Ok(()),
             }
         }
-        Target::FirstOf(parts) => {
+        Locator::FirstOf(parts) => {
             let mut failures = Vec::new();
             for part in parts {
                 match each(part, how, step) {
@@ -79,7 +79,7 @@ fn each(address: &Address, how: &OpenOptions, step: Step) -> Result<(), OpenErro
 }
 
 /// Is one of the files a pipe, such as a shell's `<(command)`, which only opening may read?
-fn is_pipe(options: &Options, files: &[Opt]) -> bool {
+fn is_pipe(options: &OptionSet, files: &[Opt]) -> bool {
     let mut named = files.iter().filter_map(|&file| options.path(file)).map(Path::new);
     named.any(|path| path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()))
 }

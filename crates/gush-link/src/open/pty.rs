@@ -24,7 +24,7 @@ use super::keeper::Made;
 use super::permissions::Permissions;
 use super::publish::{Hidden, has_last_part};
 use super::{End, Peer, terminal};
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 const FLAGS: OpenptFlags = OpenptFlags::RDWR.union(OpenptFlags::NOCTTY).union(OpenptFlags::CLOEXEC);
 
@@ -32,7 +32,7 @@ const FLAGS: OpenptFlags = OpenptFlags::RDWR.union(OpenptFlags::NOCTTY).union(Op
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A new pseudo-terminal's master, with the settings that the options say and a window of `size`.
-pub(super) fn master(options: &Options, size: Winsize) -> io::Result<OwnedFd> {
+pub(super) fn master(options: &OptionSet, size: Winsize) -> io::Result<OwnedFd> {
     let master = openpt(FLAGS)?;
     grantpt(&master)?;
     unlockpt(&master)?;
@@ -51,7 +51,7 @@ pub(super) fn slave(master: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// A new pseudo-terminal, for the program that opens the slave.
-pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn open(options: &OptionSet) -> Result<End, OpenError> {
     const STEP: &str = "make a pseudo-terminal";
     let permissions = Permissions::of(options, 0o620)?;
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
@@ -162,7 +162,7 @@ pub(super) async fn are_read(lines: &[Line], limit: Duration) -> Result<(), u64>
 }
 
 /// Gives the slave a name that stays, as a symbolic link.
-fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
+fn link_to(slave: &Path, link: &Path, options: &OptionSet) -> Result<Option<Made>, OpenError> {
     let unlink = options.is_on(Opt::Unlink);
     let check = |path: &Path| check(path, unlink);
     check(link)?;

@@ -8,7 +8,7 @@ use socket2::SockRef;
 
 use super::ancillary;
 use super::error::OpenError;
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 type Set<V> = fn(&SockRef<'_>, bool, V) -> io::Result<()>;
 
@@ -47,7 +47,7 @@ const NUMBERS: &[(Opt, Set<u32>)] = &[
 ];
 
 /// Sets what the options say; before bind(2), which some of them concern.
-pub(super) fn set(fd: &OwnedFd, is_v4: bool, options: &Options) -> Result<(), OpenError> {
+pub(super) fn set(fd: &OwnedFd, is_v4: bool, options: &OptionSet) -> Result<(), OpenError> {
     let socket = SockRef::from(fd);
     each(FLAGS, &socket, is_v4, |option| options.flag(option))?;
     each(NUMBERS, &socket, is_v4, |option| options.count(option))?;

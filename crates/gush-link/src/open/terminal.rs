@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::error::OpenError;
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 
 /// Restores the settings of a terminal when dropped.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Drop for PutBack {
 }
 
 /// Sets `terminal` as the options say; `None` if there are none.
-pub(super) fn set(terminal: &impl AsFd, options: &Options) -> Result<Option<PutBack>, OpenError> {
+pub(super) fn set(terminal: &impl AsFd, options: &OptionSet) -> Result<Option<PutBack>, OpenError> {
     if !options.has(Opt::Terminal) {
         return Ok(None);
     }
@@ -47,6 +47,6 @@ pub(super) fn set(terminal: &impl AsFd, options: &Options) -> Result<Option<PutB
 ///
 /// # Errors
 /// `EINVAL` for a speed that no line has.
-pub(super) fn change(settings: &mut Termios, options: &Options) -> Result<(), Errno> {
+pub(super) fn change(settings: &mut Termios, options: &OptionSet) -> Result<(), Errno> {
     options.settings().iter().try_for_each(|setting| setting.change(settings))
 }

@@ -11,7 +11,7 @@ use super::error::OpenError;
 use super::listen::BACKLOG;
 use super::listener::Listener;
 use super::{End, OpenOptions, Peer};
-use crate::address::{Opt, Options, Vsock};
+use crate::address::{Opt, OptionSet, Vsock};
 
 fn socket() -> io::Result<Socket> {
     Socket::new(Domain::VSOCK, Type::STREAM.nonblocking().cloexec(), None)
@@ -38,7 +38,7 @@ fn name(place: Vsock) -> Peer {
     Peer::Other(format!("vsock:{}:{}", place.cid, place.port))
 }
 
-pub(crate) async fn connect(place: Vsock, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn connect(place: Vsock, options: &OptionSet) -> Result<End, OpenError> {
     let fail = |error| failed("connect", error);
     let socket = socket().map_err(fail)?;
     let waits = match socket.connect(&SockAddr::vsock(place.cid, place.port)) {
@@ -56,7 +56,7 @@ pub(crate) async fn connect(place: Vsock, options: &Options) -> Result<End, Open
 
 pub(crate) fn listen(
     place: Vsock,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<Listener, OpenError> {
     if let Some(fd) = how.listener()? {

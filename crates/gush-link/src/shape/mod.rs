@@ -15,17 +15,17 @@ use std::task::{Context, Poll, ready};
 use gush_net::{Conduit, Facts, Layer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 use cut::Cut;
 use lines::Lines;
 use one_of_many::OneOfMany;
-pub(crate) use one_of_many::Turn;
+pub(crate) use one_of_many::WriteTurn;
 use prefix::Prefix;
 use tail::Tail;
 use unshut::Unshut;
 
 /// The conduit shaped by the address's options.
-pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
+pub(crate) fn shaped(conduit: Conduit, options: &OptionSet) -> Conduit {
     // Datagrams have no end to be overlooked or kept back.
     let has_end = !conduit.facts().endless;
     let conduit = match has_end && conduit.reads() && options.is_on(Opt::IgnoreEof) {
@@ -62,7 +62,7 @@ pub(crate) fn cut_at(most_bytes: usize, conduit: Conduit) -> Conduit {
 }
 
 /// The conduit as one of the clients of a shared end uses it.
-pub(crate) fn one_of_many(conduit: Conduit, turn: Turn) -> Conduit {
+pub(crate) fn one_of_many(conduit: Conduit, turn: WriteTurn) -> Conduit {
     around(conduit, OneOfMany::with(turn))
 }
 

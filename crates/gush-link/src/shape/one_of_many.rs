@@ -13,11 +13,11 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::Shape;
 
 /// Whose turn it is to write.
-pub(crate) type Turn = Arc<Mutex<()>>;
+pub(crate) type WriteTurn = Arc<Mutex<()>>;
 
 /// One of the clients.
 pub(super) struct OneOfMany {
-    turn: Turn,
+    turn: WriteTurn,
     /// Held until the piece that was begun is written.
     held: Option<OwnedMutexGuard<()>>,
     waiting: Option<Pin<Box<dyn Future<Output = OwnedMutexGuard<()>> + Send + Sync>>>,
@@ -25,7 +25,7 @@ pub(super) struct OneOfMany {
 }
 
 impl OneOfMany {
-    pub(super) fn with(turn: Turn) -> Self {
+    pub(super) fn with(turn: WriteTurn) -> Self {
         Self { turn, held: None, waiting: None, left_bytes: 0 }
     }
 

@@ -21,13 +21,13 @@ use super::material::{authorities, identity, is_said};
 use super::pinned::public_key;
 use super::verify::{Clients, Name, Verifier, Wanted};
 use super::{Role, Tls};
-use crate::address::{Opt, Options, Remote};
+use crate::address::{Opt, OptionSet, Remote};
 use crate::open::{OpenError, OpenOptions};
 
 const STEP: &str = "set up TLS";
 
 /// The side that connects to `remote`.
-pub(crate) fn client(remote: &Remote, options: &Options) -> Result<Tls, OpenError> {
+pub(crate) fn client(remote: &Remote, options: &OptionSet) -> Result<Tls, OpenError> {
     Ok(Tls::new(Role::Client(shared(remote, options)?), options))
 }
 
@@ -35,13 +35,13 @@ pub(crate) fn client(remote: &Remote, options: &Options) -> Result<Tls, OpenErro
 pub(super) type Client = (Arc<ClientConfig>, ServerName<'static>);
 
 /// The configuration read for an address with these options.
-type Kept = (Remote, Options, Arc<Fresh<Client>>);
+type Kept = (Remote, OptionSet, Arc<Fresh<Client>>);
 
 /// The most addresses whose files are kept. A link has two.
 const KEPT: usize = 64;
 
 /// Shared by all clients of a link: files are read once, and sessions resumed.
-fn shared(remote: &Remote, options: &Options) -> Result<Arc<Fresh<Client>>, OpenError> {
+fn shared(remote: &Remote, options: &OptionSet) -> Result<Arc<Fresh<Client>>, OpenError> {
     static READ: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
     let mut read = READ.lock().unpoisoned();
     // Reading all authorities of the system takes milliseconds.
@@ -65,11 +65,11 @@ fn shared(remote: &Remote, options: &Options) -> Result<Arc<Fresh<Client>>, Open
 /// The options that name files.
 pub(crate) const FILES: &[Opt] = &[Opt::Certificate, Opt::Key, Opt::CaFile, Opt::CaPath];
 
-fn files(options: &Options) -> impl Iterator<Item = &OsStr> {
+fn files(options: &OptionSet) -> impl Iterator<Item = &OsStr> {
     FILES.iter().filter_map(|&option| options.path(option).map(OsString::as_os_str))
 }
 
-fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> {
+fn read_client(remote: &Remote, options: &OptionSet) -> Result<Client, OpenError> {
     let common = options.text(Opt::CommonName);
     let asked = match (options.text(Opt::Sni), common) {
         (Some(name), _) => server_name(name)?,
@@ -112,13 +112,13 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
 }
 
 /// The side that accepts.
-pub(crate) fn server(options: &Options, how: &OpenOptions) -> Result<Tls, OpenError> {
+pub(crate) fn server(options: &OptionSet, how: &OpenOptions) -> Result<Tls, OpenError> {
     let (with, how) = (options.clone(), how.clone());
     let fresh = Fresh::of(files(options), move || read_server(&with, &how))?;
     Ok(Tls::new(Role::Server(fresh), options))
 }
 
-fn read_server(options: &Options, how: &OpenOptions) -> Result<Arc<ServerConfig>, OpenError> {
+fn read_server(options: &OptionSet, how: &OpenOptions) -> Result<Arc<ServerConfig>, OpenError> {
     let Some(own) = certified(options)? else {
         return Err(OpenError::said(STEP, "a server needs a certificate").hinted(
             "cert=FILE,key=FILE names one; gush link --make-cert PREFIX makes one for a first try",
@@ -150,7 +150,7 @@ fn read_server(options: &Options, how: &OpenOptions) -> Result<Arc<ServerConfig>
 }
 
 /// Reads authorities that are named but not needed: a file that is missing is a mistake.
-fn check_authorities(options: &Options) -> Result<(), OpenError> {
+fn check_authorities(options: &OptionSet) -> Result<(), OpenError> {
     if is_said(options) {
         authorities(options)?;
     }
@@ -158,7 +158,7 @@ fn check_authorities(options: &Options) -> Result<(), OpenError> {
 }
 
 fn clients(
-    options: &Options,
+    options: &OptionSet,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, OpenError> {
     let by = authorities(options)?;
@@ -170,7 +170,7 @@ fn clients(
 }
 
 /// The certificate by which this side identifies itself, and its key.
-fn certified(options: &Options) -> Result<Option<Arc<SingleCertAndKey>>, OpenError> {
+fn certified(options: &OptionSet) -> Result<Option<Arc<SingleCertAndKey>>, OpenError> {
     let Some(own) = identity(options)? else { return Ok(None) };
     let fit = || {
         let key = default_provider().key_provider.load_private_key(own.key)?;
@@ -185,7 +185,7 @@ fn certified(options: &Options) -> Result<Option<Arc<SingleCertAndKey>>, OpenErr
     Ok(Some(Arc::new(SingleCertAndKey::from(fit))))
 }
 
-fn unfit(options: &Options, error: rustls::Error) -> OpenError {
+fn unfit(options: &OptionSet, error: rustls::Error) -> OpenError {
     let file = options.path(Opt::Certificate).map(|file| file.display().to_string());
     let step = format!("use {}", file.unwrap_or_default());
     match error {
@@ -212,12 +212,12 @@ fn server_name(host: &str) -> Result<ServerName<'static>, OpenError> {
         .map_err(|_| OpenError::said(STEP, format!("no certificate can have the name {host}")))
 }
 
-fn protocols(options: &Options) -> Vec<Vec<u8>> {
+fn protocols(options: &OptionSet) -> Vec<Vec<u8>> {
     let names = options.text(Opt::Alpn).into_iter().flat_map(|names| names.split('+'));
     names.map(|name| name.as_bytes().to_vec()).collect()
 }
 
-fn versions(options: &Options) -> &'static [&'static SupportedProtocolVersion] {
+fn versions(options: &OptionSet) -> &'static [&'static SupportedProtocolVersion] {
     static ALL: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
     // The newest is first.
     let first = usize::from(options.text(Opt::MaxVersion) == Some("1.2"));

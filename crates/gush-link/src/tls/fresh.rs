@@ -19,10 +19,10 @@ type Read<T> = dyn Fn() -> Result<T, OpenError> + Send + Sync;
 pub(super) struct Fresh<T> {
     files: Vec<PathBuf>,
     read: Box<Read<T>>,
-    known: Mutex<Known<T>>,
+    known: Mutex<Snapshot<T>>,
 }
 
-struct Known<T> {
+struct Snapshot<T> {
     value: T,
     /// Of all files, as they were before the last attempt to read them.
     stamps: Option<Vec<Stamp>>,
@@ -62,7 +62,7 @@ impl<T: Clone> Fresh<T> {
     ) -> Result<Self, OpenError> {
         let files: Vec<_> = files.into_iter().map(PathBuf::from).collect();
         let stamps = stamps(&files);
-        let known = Mutex::new(Known { value: read()?, stamps });
+        let known = Mutex::new(Snapshot { value: read()?, stamps });
         Ok(Self { files, read: Box::new(read), known })
     }
 

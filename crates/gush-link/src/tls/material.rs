@@ -10,7 +10,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::pinned::{Pinned, is_self_signed};
-use crate::address::{Opt, Options};
+use crate::address::{Opt, OptionSet};
 use crate::open::OpenError;
 
 /// The certificate and key by which we identify ourselves.
@@ -20,7 +20,7 @@ pub(super) struct Identity {
 }
 
 /// Reads `cert=`, and the key from `key=` or from the same file.
-pub(super) fn identity(options: &Options) -> Result<Option<Identity>, OpenError> {
+pub(super) fn identity(options: &OptionSet) -> Result<Option<Identity>, OpenError> {
     let Some(file) = options.path(Opt::Certificate) else { return Ok(None) };
     let chain = certificates(file, SWAPPED)?;
     let key_file = options.path(Opt::Key).unwrap_or(file);
@@ -49,7 +49,7 @@ impl Authorities {
 
 /// Whom `cafile=` and `capath=` trust, or else this system. As with OpenSSL, and unlike with
 /// webpki, a chain ends in a self-signed certificate.
-pub(super) fn authorities(options: &Options) -> Result<Authorities, OpenError> {
+pub(super) fn authorities(options: &OptionSet) -> Result<Authorities, OpenError> {
     let mut roots = RootCertStore::empty();
     let mut named = Vec::new();
     if let Some(file) = options.path(Opt::CaFile) {
@@ -110,7 +110,7 @@ fn hashed(directory: &OsStr) -> Result<Vec<CertificateDer<'static>>, OpenError> 
 }
 
 /// Do the options say whom to trust?
-pub(super) fn is_said(options: &Options) -> bool {
+pub(super) fn is_said(options: &OptionSet) -> bool {
     options.has(Opt::CaFile) || options.has(Opt::CaPath)
 }
 

@@ -28,7 +28,7 @@ use fresh::Fresh;
 pub use pair::{Pair, PairError};
 pub(crate) use variables::variables;
 
-use crate::address::{Local, Opt, Options, Remote};
+use crate::address::{Local, Opt, OptionSet, Remote};
 use crate::open::{End, Listener, OpenError, OpenOptions, connect, listen};
 
 /// The limit on a handshake, unless `handshake-timeout=` sets another.
@@ -38,7 +38,7 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const ALERT_LINGER: Duration = Duration::from_millis(500);
 
 /// Connects; the handshake is done later, when the end is used.
-pub(crate) async fn connect(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+pub(crate) async fn connect(remote: &Remote, options: &OptionSet) -> Result<End, OpenError> {
     let handshake = client(remote, options)?;
     let end = connect::tcp(remote, options).await?;
     Ok(end.after(Arc::new(handshake)))
@@ -47,7 +47,7 @@ pub(crate) async fn connect(remote: &Remote, options: &Options) -> Result<End, O
 /// Listens; each client's end does its handshake when it is used.
 pub(crate) async fn listen(
     local: &Local,
-    options: &Options,
+    options: &OptionSet,
     how: &OpenOptions,
 ) -> Result<Listener, OpenError> {
     let handshake = server(options, how)?;
@@ -78,7 +78,7 @@ enum Role {
 }
 
 impl Tls {
-    fn new(role: Role, options: &Options) -> Self {
+    fn new(role: Role, options: &OptionSet) -> Self {
         let limit = options.duration(Opt::HandshakeTimeout).unwrap_or(HANDSHAKE_LIMIT);
         Self { role, limit }
     }

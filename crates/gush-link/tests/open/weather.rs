@@ -148,7 +148,7 @@ async fn waited_in_vain(text: &str) -> (u64, OpenError) {
     tokio::time::pause();
     let began = tokio::time::Instant::now();
     let opened = match one(text).await {
-        Ok(end) => end.shaken().await.map(drop),
+        Ok(end) => end.handshake().await.map(drop),
         Err(error) => Err(error),
     };
     let waited = began.elapsed();

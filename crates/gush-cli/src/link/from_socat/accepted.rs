@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::{Report, addresses, options, translated};
 use crate::console::Console;
 use crate::link::messages::Messages;
-use crate::link::options::Options;
+use crate::link::options::LinkArgs;
 use crate::link::{command, link};
 
 /// The arguments of addresses by the start of socat's name; the longer start is first. `@` is a
@@ -125,7 +125,7 @@ struct Starts {
     console: Console,
     messages: Messages,
     /// By the words before the addresses.
-    known: HashMap<Vec<String>, Options>,
+    known: HashMap<Vec<String>, LinkArgs>,
     /// How many lines were printed, and were accepted.
     accepted: usize,
     refused: usize,
@@ -189,7 +189,7 @@ impl Starts {
         if !self.known.contains_key(before) {
             let words = ["link"].into_iter().chain(before.iter().map(String::as_str));
             let found = command().try_get_matches_from(words.chain(["a:", "b:"]));
-            let options = found.and_then(|found| Options::from_arg_matches(&found));
+            let options = found.and_then(|found| LinkArgs::from_arg_matches(&found));
             let mut options = options.map_err(|error| error.to_string())?;
             options.check = true;
             self.known.insert(before.to_vec(), options);

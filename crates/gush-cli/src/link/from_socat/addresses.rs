@@ -223,7 +223,7 @@ fn single(
         return None;
     }
     let mut options = SocatOptions::read(given);
-    let (word, argument) = match said_by_name(word, argument, &mut options) {
+    let (word, argument) = match named_kind(word, argument, &mut options) {
         Ok((word, argument)) => (word, argument),
         Err(why) => {
             report.missing(head, why);
@@ -324,9 +324,9 @@ fn adapt(
         }
     }
     if keyword.starts_with("abstract") {
-        options.change_bind(|name| format!("@{name}"));
+        options.change("bind", |name| format!("@{name}"));
     } else if keyword.starts_with("unix") {
-        options.change_bind(path_name);
+        options.change("bind", path_name);
     }
     if keyword.starts_with("tls") && listens(keyword) {
         // socat requires a certificate of each client by default.
@@ -352,7 +352,7 @@ fn adapt(
 }
 
 /// Kinds by numbers, and those of UDP-Lite, as the kinds that these are, with options.
-fn said_by_name<'a>(
+fn named_kind<'a>(
     word: &'a str,
     argument: Option<&'a str>,
     options: &mut SocatOptions,

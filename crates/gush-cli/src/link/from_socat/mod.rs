@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::path::{Component, Path};
 use std::process::ExitCode;
 
-use gush_link::address::{Address, AddressError, Kind, Opt, Target};
+use gush_link::address::{Address, AddressError, Kind, Locator, Opt};
 use gush_link::gush_net::Direction;
 use gush_link::{Link, Settings};
 
@@ -276,7 +276,7 @@ fn report_misuse(parsed: &Parsed, at: usize, address: &Address, report: &mut Rep
     let (text, ways) = (&parsed.addresses[at], [Direction::Forward, Direction::Back]);
     let (is_one_way, is_written) = (parsed.one_way.is_some(), parsed.one_way != Some(ways[at]));
     let used = if is_one_way { address.side(is_written) } else { address.parts() };
-    let is_split = is_one_way || matches!(address.target(), Target::Joined(_));
+    let is_split = is_one_way || matches!(address.locator(), Locator::Joined(_));
     let any_written = |is: fn(&Address) -> bool| address.side(true).into_iter().any(is);
     let cases = [
         (
@@ -310,8 +310,8 @@ fn report_misuse(parsed: &Parsed, at: usize, address: &Address, report: &mut Rep
 /// The ends of lines at an address, as it is read and as it is written.
 fn line_ends(address: &Address) -> [Option<Opt>; 2] {
     let of = |part: &Address| LINE_ENDS.into_iter().find(|&ends| part.options().is_on(ends));
-    match address.target() {
-        Target::Joined(parts) => parts.each_ref().map(of),
+    match address.locator() {
+        Locator::Joined(parts) => parts.each_ref().map(of),
         _ => [of(address); 2],
     }
 }
@@ -348,7 +348,7 @@ fn keep_line_ends(
 fn note_differences(address: &Address, forks: bool, is_renamed: bool, report: &mut Report) {
     let shown = address.to_string();
     let runs_program =
-        any_part(address, |part| matches!(part.target(), Target::Exec(_) | Target::Shell(_)));
+        any_part(address, |part| matches!(part.locator(), Locator::Exec(_) | Locator::Shell(_)));
     if runs_program && is_renamed {
         report.missing("-lp", "the names of the variables that programs get begin with SOCAT_");
     }
@@ -411,7 +411,7 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
 /// Does socat set the place of a file that it then appends to (GOPEN)?
 fn appends_after_a_place(part: &Address) -> bool {
     let is_placed = [Opt::Seek, Opt::SeekEnd].iter().any(|&option| part.options().has(option));
-    is_placed && matches!(part.target(), Target::Path(path) if !is_device(path))
+    is_placed && matches!(part.locator(), Locator::Path(path) if !is_device(path))
 }
 
 /// Is it the name of a device, which may not be there yet, and not of a file next to devices?
@@ -433,13 +433,13 @@ fn becomes_program(part: &Address) -> bool {
 
 /// Is it both sides of itself, of which `gush link` closes the one that is not used?
 fn has_no_other_side(part: &Address) -> bool {
-    matches!(part.target(), Target::Pipe(None)) || part.kind() == Kind::SocketPair
+    matches!(part.locator(), Locator::Pipe(None)) || part.kind() == Kind::SocketPair
 }
 
 /// Does the address send datagrams to a name that may have addresses of both kinds?
 fn sends_to_a_name(part: &Address) -> bool {
-    match part.target() {
-        Target::Udp(to) | Target::UdpSendto(to) | Target::UdpDatagram(to) => {
+    match part.locator() {
+        Locator::Udp(to) | Locator::UdpSendto(to) | Locator::UdpDatagram(to) => {
             to.family.is_none() && to.host.parse::<IpAddr>().is_err()
         }
         _ => false,
@@ -448,8 +448,8 @@ fn sends_to_a_name(part: &Address) -> bool {
 
 /// The address with an option of the part that is opened first.
 fn with_option(address: &Address, option: &str, is_read: bool) -> Address {
-    let text = match address.target() {
-        Target::Joined(parts) if is_read => {
+    let text = match address.locator() {
+        Locator::Joined(parts) if is_read => {
             let [read, written] = &**parts;
             format!("{read},{option}!!{written}")
         }
@@ -469,15 +469,15 @@ fn is_shared_peer(address: &Address) -> bool {
 /// `gush link` does not, and takes an empty datagram of one peer for the end.
 fn as_read(address: &Address) -> String {
     let has = |option| address.options().has(option);
-    match address.target() {
-        Target::Joined(parts) => {
+    match address.locator() {
+        Locator::Joined(parts) => {
             let [read, written] = &**parts;
             format!("{}!!{written}", as_read(read))
         }
-        Target::Udp(_) | Target::UdpListen(_) if !has(Opt::NullEof) && !has(Opt::Shared) => {
+        Locator::Udp(_) | Locator::UdpListen(_) if !has(Opt::NullEof) && !has(Opt::Shared) => {
             format!("{address},null-eof")
         }
-        Target::Path(path) if !path.starts_with("/dev") && !has(Opt::Create) => {
+        Locator::Path(path) if !path.starts_with("/dev") && !has(Opt::Create) => {
             format!("{address},create")
         }
         _ => address.to_string(),

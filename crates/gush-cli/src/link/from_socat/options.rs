@@ -355,11 +355,6 @@ impl SocatOptions {
         self.0.iter().any(|one| one.ours.eq_ignore_ascii_case(ours))
     }
 
-    /// Changes the value of `bind=`.
-    pub fn change_bind(&mut self, change: impl Fn(String) -> String) {
-        self.change("bind", change);
-    }
-
     /// Changes the value of an option of ours.
     pub fn change(&mut self, ours: &str, change: impl Fn(String) -> String) {
         for one in self.0.iter_mut().filter(|one| one.ours.eq_ignore_ascii_case(ours)) {

@@ -54,7 +54,7 @@ pub fn named(
         options.push("seqpacket");
     }
     let place = |text: &str| place(domain, &bytes(text)?);
-    options.change_bind(|text| place(&text).unwrap_or(text));
+    options.change("bind", |text| place(&text).unwrap_or(text));
     if domain == INET {
         options.change("range", |range| network(&range).unwrap_or(range));
     }

@@ -4,6 +4,7 @@ use gush_link::address::Family;
 use gush_link::gush_net::Direction;
 
 use super::{Report, did_you_mean};
+use crate::args::getopt::Value;
 
 /// The most that socat takes for `-b`.
 const MOST_BYTES: u64 = i64::MAX as u64;
@@ -82,14 +83,6 @@ struct Switch {
     start: &'static str,
     value: Value,
     effect: Effect,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Value {
-    None,
-    /// May follow at once.
-    Attached,
-    Needed,
 }
 
 #[derive(Clone, Copy)]

@@ -332,7 +332,7 @@ fn a_command_keeps_its_quotes_for_the_shell() {
     let line = line(r#"'SYSTEM:echo \"it'"\\'"'s\" $HOME' -"#);
     let words = shlex::split(&line).expect("a line for a shell");
     let address: gush_link::address::Address = words[2].parse().expect("an address");
-    let gush_link::address::Target::Shell(command) = address.target() else {
+    let gush_link::address::Locator::Shell(command) = address.locator() else {
         panic!("{line}");
     };
     // socat removes the outermost quotes of an address, unless they are escaped.
@@ -341,7 +341,7 @@ fn a_command_keeps_its_quotes_for_the_shell() {
 
 #[test]
 fn a_program_gets_the_words_that_socat_would_give_it() {
-    use gush_link::address::{Address, Target};
+    use gush_link::address::{Address, Locator};
     for (socat, words) in [
         (r"EXEC:cat -n", &["cat", "-n"] as &[_]),
         (r"EXEC:echo a #b c", &["echo", "a", "#b", "c"]),
@@ -356,9 +356,9 @@ fn a_program_gets_the_words_that_socat_would_give_it() {
         let mut report = Report::default();
         let translated = translated(vec![socat.to_owned(), "-".to_owned()], &mut report);
         let ours = &translated.unwrap_or_else(|| panic!("{socat}: {report:?}")).words[1];
-        let found = match ours.parse::<Address>().expect("an address").target() {
-            Target::Exec(command) => command.words(),
-            Target::Shell(command) => vec![command.line().to_owned()],
+        let found = match ours.parse::<Address>().expect("an address").locator() {
+            Locator::Exec(command) => command.words(),
+            Locator::Shell(command) => vec![command.line().to_owned()],
             _ => panic!("{ours}"),
         };
         assert_eq!(found, words, "{socat} {ours}");

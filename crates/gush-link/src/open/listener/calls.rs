@@ -30,7 +30,7 @@ impl Calls {
                     self.due = Instant::now() + self.retries.interval;
                     return Ok(end);
                 }
-                Err(error) => self.retries.after(error.at(self.address.target())).await?,
+                Err(error) => self.retries.after(error.at(self.address.locator())).await?,
             }
         }
     }
@@ -39,7 +39,7 @@ impl Calls {
     async fn call(&self) -> Result<End, OpenError> {
         match attempt(&self.address, &self.how).await? {
             Opened::One(end) if end.wants_handshake() => {
-                let mut end = end.shaken().await?;
+                let mut end = end.handshake().await?;
                 end.conduit = self.how.narrowed(end.conduit)?;
                 Ok(end)
             }

@@ -29,7 +29,7 @@ use super::keeper::Made;
 use super::peer::Peer;
 use super::route::Route;
 use super::{End, OpenOptions, Rare};
-use crate::address::{Address, Opt, Options};
+use crate::address::{Address, Opt, OptionSet};
 use crate::tls::Tls;
 use crate::watch::watch;
 use calls::Calls;
@@ -111,7 +111,7 @@ impl Socket {
 impl Listener {
     pub(crate) fn new(
         fd: OwnedFd,
-        options: &Options,
+        options: &OptionSet,
         made: Option<Made>,
     ) -> Result<Self, OpenError> {
         // An inherited socket may be of any type: the type decides how a peer is accepted.
@@ -136,7 +136,7 @@ impl Listener {
     pub(crate) fn calling(address: &Address, how: &OpenOptions) -> Self {
         let calls = Box::new(Calls::new(address, how));
         Self::of(Socket::Calls(calls), SocketType::STREAM, Gate::default())
-            .at(address.target().to_string())
+            .at(address.locator().to_string())
     }
 
     fn of(socket: Socket, kind: SocketType, gate: Gate) -> Self {

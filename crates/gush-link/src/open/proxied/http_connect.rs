@@ -19,7 +19,7 @@ pub(super) async fn request(
     credentials: Option<&Credentials>,
     version: &str,
 ) -> Result<(), OpenError> {
-    let target = through.target();
+    let target = through.destination();
     // HTTP/1.1 requires Host even though the request line names the target (RFC 9112, 3.2).
     let mut request = format!("CONNECT {target} HTTP/{version}\r\n");
     if version != "1.0" {

@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt;
 
 use super::error::OpenError;
 use super::{End, Peer, connect};
-use crate::address::{Opt, Options, Remote, Through};
+use crate::address::{Opt, OptionSet, Remote, Through};
 
 /// The limit on the proxy's answer, unless `connect-timeout=` sets another.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
@@ -34,12 +34,12 @@ pub(crate) enum Protocol {
 pub(crate) async fn open(
     protocol: Protocol,
     through: &Through,
-    options: &Options,
+    options: &OptionSet,
 ) -> Result<End, OpenError> {
     let credentials = credentials(options)?;
     let proxy = Remote { family: options.family(), ..through.proxy.clone() };
     let mut end = connect::tcp(&proxy, options).await?;
-    let step = format!("connect to {} by {}", through.target(), end.peer);
+    let step = format!("connect to {} by {}", through.destination(), end.peer);
     let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
     let proxy = &mut end.conduit;
     let request = async {
@@ -54,7 +54,7 @@ pub(crate) async fn open(
         }
     };
     match gush_net::within(limit, request).await {
-        Ok(Ok(())) => Ok(End::new(end.conduit, Peer::Other(through.target()))),
+        Ok(Ok(())) => Ok(End::new(end.conduit, Peer::Other(through.destination()))),
         Ok(Err(refused)) => Err(refused.step_is(step)),
         Err(_) => Err(OpenError::new(step, Errno::TIMEDOUT).hinted("the proxy does not answer")),
     }
@@ -66,7 +66,7 @@ pub(super) struct Credentials {
 }
 
 /// Reads `credentials=` from a file: every user can see the arguments of a process.
-pub(super) fn credentials(options: &Options) -> Result<Option<Credentials>, OpenError> {
+pub(super) fn credentials(options: &OptionSet) -> Result<Option<Credentials>, OpenError> {
     let Some(path) = options.path(Opt::Credentials) else { return Ok(None) };
     let step = || format!("read {}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| OpenError::new(step(), error))?;

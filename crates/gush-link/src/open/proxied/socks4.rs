@@ -7,7 +7,7 @@ use gush_net::Conduit;
 use tokio::io::AsyncWriteExt;
 
 use super::{broken, receive, refused};
-use crate::address::{Family, Opt, Options, Through};
+use crate::address::{Family, Opt, OptionSet, Through};
 use crate::open::OpenError;
 use crate::open::resolve::{Name, resolve};
 
@@ -26,7 +26,7 @@ pub(super) async fn request(
     proxy: &mut Conduit,
     through: &Through,
     by_name: bool,
-    options: &Options,
+    options: &OptionSet,
 ) -> Result<(), OpenError> {
     let ip = match by_name {
         true => BY_NAME,
