@@ -224,9 +224,9 @@ struct EventAttributes {
 /// An event counted in the processes that this thread starts, from their execve(2) to their end
 /// (perf_event_open(2)).
 #[derive(Debug)]
-pub(crate) struct Event(OwnedFd);
+pub(crate) struct PerfEvent(OwnedFd);
 
-impl Event {
+impl PerfEvent {
     /// An event of the processor, by its number in `perf_hw_id`.
     pub(crate) fn hardware(event: u64) -> io::Result<Self> {
         const HARDWARE: u32 = 0;
@@ -324,7 +324,7 @@ mod tests {
     fn an_event_counts_in_ended_children_alone() {
         const SOFTWARE: u32 = 1;
         const PAGE_FAULTS: u64 = 2;
-        let event = match Event::open(SOFTWARE, PAGE_FAULTS) {
+        let event = match PerfEvent::open(SOFTWARE, PAGE_FAULTS) {
             Err(error)
                 if [Some(libc::EACCES), Some(libc::EPERM)].contains(&error.raw_os_error()) =>
             {

@@ -10,7 +10,7 @@ use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::model::{Described, Measured};
 use gush_lab::probe::Probe;
-use gush_lab::runner::{Event, Outcome, RunEnd, Runner, children};
+use gush_lab::runner::{Event, RunEnd, RunOutcome, Runner, children};
 
 /// A name, and a shell script that prints the figure.
 struct Script(Described, &'static str);
@@ -36,7 +36,7 @@ impl Case for Script {
     }
 }
 
-fn run(scripts: [Script; 2], time: Option<Duration>) -> (Outcome, Vec<String>) {
+fn run(scripts: [Script; 2], time: Option<Duration>) -> (RunOutcome, Vec<String>) {
     run_until(scripts, time, None)
 }
 
@@ -44,7 +44,7 @@ fn run_until(
     scripts: [Script; 2],
     time: Option<Duration>,
     end: Option<Instant>,
-) -> (Outcome, Vec<String>) {
+) -> (RunOutcome, Vec<String>) {
     let probe = Probe::default();
     let cases = scripts.map(|script| Box::new(script) as Box<dyn Case>);
     let reported = RefCell::new(Vec::new());

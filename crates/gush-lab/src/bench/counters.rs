@@ -6,7 +6,7 @@ use gush_text::os_text;
 
 use super::Comparison;
 use crate::Error;
-use crate::foreign::Event;
+use crate::foreign::PerfEvent;
 use crate::model::Measured;
 
 /// A counter: the fact of a sample, also in CSV and JSON, where hyperfine has the same names; the
@@ -29,7 +29,7 @@ pub(super) type Counts = [Option<f64>; COUNTERS.len()];
 
 /// Events that count in each process started from here on, from its execve(2) on.
 #[derive(Debug)]
-pub(super) struct Counting(Vec<Event>);
+pub(super) struct Counting(Vec<PerfEvent>);
 
 impl Counting {
     /// The sums of no run.
@@ -40,8 +40,8 @@ impl Counting {
     /// Nothing is counted unless the comparison asks for it: counting has a price at each switch.
     pub(super) fn begin(rules: &Comparison) -> Result<Self, Error> {
         let wanted = COUNTERS.iter().filter(|_| rules.counts);
-        let events = wanted.map(|counter| Event::hardware(counter.event)).collect::<Result<_, _>>();
-        events.map(Self).map_err(|error| refused(&error))
+        let events = wanted.map(|counter| PerfEvent::hardware(counter.event));
+        events.collect::<Result<_, _>>().map(Self).map_err(|error| refused(&error))
     }
 
     /// Adds the counts to `sums`. Processes that still run are in none; a sum that lacks a run is

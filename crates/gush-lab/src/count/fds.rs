@@ -14,13 +14,13 @@ pub(super) enum FdRole {
 }
 
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct OpenFiles {
     source: PathBuf,
     target: PathBuf,
     known: HashMap<i32, FdRole>,
 }
 
-impl Files {
+impl OpenFiles {
     /// Both paths without symbolic links in them, as `/proc` shows them.
     pub(super) fn new(source: &Path, target: &Path) -> Self {
         Self { source: source.to_owned(), target: target.to_owned(), known: HashMap::new() }

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::Error;
-use fds::{FdRole, Files};
+use fds::{FdRole, OpenFiles};
 
 /// How many calls of each name.
 pub type Calls = BTreeMap<String, u64>;
@@ -51,7 +51,7 @@ pub fn of(
     let mut command = Command::new(program);
     command.args(["lab", "once", "--traced"]).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut files = Files::new(source, target);
+    let mut files = OpenFiles::new(source, target);
     let mut count = Count::default();
     let output = trace::run(command, processor, |pid, call| match call {
         trace::Stop::Executed => {
@@ -65,7 +65,7 @@ pub fn of(
     if output.status.success() { Ok(count) } else { Err(crate::once::last_message(&output)) }
 }
 
-fn tally(count: &mut Count, files: &mut Files, pid: i32, number: u64, arguments: &[u64; 6]) {
+fn tally(count: &mut Count, files: &mut OpenFiles, pid: i32, number: u64, arguments: &[u64; 6]) {
     let call = calls::of(number, arguments);
     add(&mut count.in_all, &call.name);
     let roles = call.fds.iter().map(|&fd| files.role(pid, fd)).collect::<Vec<_>>();

@@ -18,14 +18,14 @@ const SAMPLES_PER_S: &str = "1999";
 
 /// The output of a recorded command, and the samples as `perf script` prints them.
 #[derive(Clone, Debug)]
-pub struct Recording {
+pub struct PerfOutput {
     pub stdout: Vec<u8>,
     pub script: Vec<u8>,
 }
 
 /// Runs a command under `perf record` and prints the samples of the measurements alone, between
 /// which perf rests.
-pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, Error> {
+pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<PerfOutput, Error> {
     may_record()?;
     let dir =
         tempfile::tempdir().map_err(|error| Error::failed("no temporary directory", error))?;
@@ -54,7 +54,7 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
     if !printed.status.success() {
         return Err(Error::refused(format!("perf script failed: {}", last_line(&printed.stderr))));
     }
-    Ok(Recording { stdout: fs::read(&stdout).map_err(failed)?, script: printed.stdout })
+    Ok(PerfOutput { stdout: fs::read(&stdout).map_err(failed)?, script: printed.stdout })
 }
 
 /// Why the kernel cannot be recorded, and what helps.

@@ -50,7 +50,7 @@ pub enum RunEnd {
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Every sample in the order in which they were taken.
     pub samples: Vec<Sample>,
     /// The cases left out, and why.
@@ -90,8 +90,8 @@ impl Runner<'_> {
         schedule: &mut Schedule<'_>,
         cases: &[Box<dyn Case>],
         report: impl FnMut(Event<'_>),
-    ) -> Outcome {
-        let outcome = Outcome { samples: Vec::new(), failures: Vec::new(), end: RunEnd::Whole };
+    ) -> RunOutcome {
+        let outcome = RunOutcome { samples: Vec::new(), failures: Vec::new(), end: RunEnd::Whole };
         let mut pass = Pass { runner: self, begun: Instant::now(), outcome, report };
         let mut left: Vec<&dyn Case> = cases.iter().map(AsRef::as_ref).collect();
         // Round 0 prepares and warms up, and is in no sample.
@@ -111,7 +111,7 @@ impl Runner<'_> {
 struct Pass<'a, T> {
     runner: &'a Runner<'a>,
     begun: Instant,
-    outcome: Outcome,
+    outcome: RunOutcome,
     report: T,
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use gush::{Advice, Space};
 
-use super::files::{self, Files, Source};
+use super::files::{self, Files, SourceFile};
 use super::once::{ADVICE, SPACE, name_of};
 use super::ways::{Buffer, By, Way};
 use super::{SUITE, cold, printed, published};
@@ -126,7 +126,7 @@ impl Copying {
     }
 
     /// Once a case, every byte of the copy is compared.
-    fn verify(&self, source: &Source) -> Result<(), Error> {
+    fn verify(&self, source: &SourceFile) -> Result<(), Error> {
         // Once a case: reading the copy would warm caches before every measurement.
         if self.verified.get() {
             return Ok(());

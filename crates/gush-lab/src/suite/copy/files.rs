@@ -15,14 +15,14 @@ use crate::scratch::Scratch;
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) scratch: Scratch,
-    sources: RefCell<BTreeMap<u64, Result<Source, String>>>,
+    sources: RefCell<BTreeMap<u64, Result<SourceFile, String>>>,
     /// The counts so far, by the parts of the case's name that they depend on.
     counts: RefCell<BTreeMap<String, Count>>,
 }
 
 /// A file to copy.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct SourceFile {
     pub(super) path: PathBuf,
     pub(super) digest: Digest,
 }
@@ -45,7 +45,7 @@ impl Files {
     }
 
     /// The source of this size, written at the first request; a failure is remembered.
-    pub(super) fn source(&self, size_bytes: u64) -> Result<Source, Error> {
+    pub(super) fn source(&self, size_bytes: u64) -> Result<SourceFile, Error> {
         self.sources
             .borrow_mut()
             .entry(size_bytes)
@@ -69,10 +69,10 @@ impl Files {
         Ok(count)
     }
 
-    fn make(&self, size_bytes: u64) -> Result<Source, Error> {
+    fn make(&self, size_bytes: u64) -> Result<SourceFile, Error> {
         let (path, file) = self.scratch.filled(&format!("source-{size_bytes}"), size_bytes)?;
         let digest = digest(&file)?;
-        Ok(Source { path, digest })
+        Ok(SourceFile { path, digest })
     }
 }
 
