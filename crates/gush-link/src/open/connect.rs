@@ -18,7 +18,7 @@ use rustix::net::{
 use tokio::io::Interest;
 
 use super::error::{OpenError, Step};
-use super::resolve::{Name, in_numbers, resolve};
+use super::resolve::{Lookup, in_numbers, resolve};
 use super::{End, Peer, datagrams, netns, race, sockopts};
 use crate::address::{Bind, Opt, OptionSet, Remote, UnixName};
 use crate::watch::watch;
@@ -148,7 +148,7 @@ async fn internet(
         let locals = local_addresses(options, datagrams).await?;
         return one(address, &locals, options, kind).await;
     }
-    let name = Name {
+    let name = Lookup {
         family: remote.family,
         host: Some(remote.host.clone()),
         port: remote.port.clone(),
@@ -193,7 +193,7 @@ pub(super) async fn local_addresses(
     let Bind { host, port } = Bind::read(text).map_err(|why| OpenError::said("bind", why))?;
     let port = port.unwrap_or_else(|| "0".to_owned());
     let any = host.is_none();
-    let mut found = resolve(Name { family: None, host, port, datagrams, local: true }).await?;
+    let mut found = resolve(Lookup { family: None, host, port, datagrams, local: true }).await?;
     // A port alone: the version of the other end decides which of the two is used.
     if any {
         found.sort_by_key(SocketAddr::is_ipv4);

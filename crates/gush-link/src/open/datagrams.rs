@@ -29,7 +29,7 @@ use super::error::{OpenError, Step};
 use super::gate::Gate;
 use super::keeper::Made;
 use super::permissions::Permissions;
-use super::resolve::{Name, resolve};
+use super::resolve::{Lookup, resolve};
 use super::throttle::Throttle;
 use super::{End, Peer, listen, multicast, publish, route, sockopts};
 use crate::address::{Local, Opt, OptionSet, Remote, UnixName};
@@ -393,7 +393,7 @@ async fn unconnected(
     remote: &Remote,
     options: &OptionSet,
 ) -> Result<(OwnedFd, SocketAddr), OpenError> {
-    let name = Name {
+    let name = Lookup {
         family: remote.family,
         host: Some(remote.host.clone()),
         port: remote.port.clone(),

@@ -18,7 +18,7 @@ use super::keeper::Made;
 use super::listener::Listener;
 use super::permissions::Permissions;
 use super::publish::{self, Hidden};
-use super::resolve::{Name, resolve};
+use super::resolve::{Lookup, resolve};
 use super::{OpenOptions, Peer, datagrams, holder, inherit, multicast, sockopts};
 use crate::address::{Family, Inherited, Local, Opt, OptionSet, UnixName};
 
@@ -200,7 +200,7 @@ pub(super) async fn internet(
 /// Without a host: every address of both versions, or of IPv4 alone where the machine has no other.
 async fn addresses(local: &Local, kind: SocketType) -> Result<Vec<SocketAddr>, OpenError> {
     let datagrams = kind == SocketType::DGRAM;
-    let name = Name {
+    let name = Lookup {
         family: local.family,
         host: local.host.clone(),
         port: local.port.clone(),

@@ -14,7 +14,7 @@ use crate::address::Family;
 
 /// The name to look up, and the use of the address.
 #[derive(Debug, Clone)]
-pub(super) struct Name {
+pub(super) struct Lookup {
     pub family: Option<Family>,
     /// `None` means every local address.
     pub host: Option<String>,
@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// All addresses of the name, in the system's order of preference (getaddrinfo(3), gai.conf(5)); of
 /// receivers of datagrams those of IPv4 first.
-pub(super) async fn resolve(name: Name) -> Result<Vec<SocketAddr>, OpenError> {
+pub(super) async fn resolve(name: Lookup) -> Result<Vec<SocketAddr>, OpenError> {
     if let Some(address) = literal(&name) {
         return Ok(vec![address]);
     }
@@ -81,7 +81,7 @@ async fn in_thread<T: Send + 'static>(
 }
 
 /// The address in numbers, which needs no thread.
-fn literal(name: &Name) -> Option<SocketAddr> {
+fn literal(name: &Lookup) -> Option<SocketAddr> {
     in_numbers(name.host.as_deref()?, &name.port)
 }
 
@@ -90,7 +90,7 @@ pub(super) fn in_numbers(host: &str, port: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port.parse().ok()?))
 }
 
-fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
+fn look_up(name: &Lookup) -> Result<Vec<SocketAddr>, OpenError> {
     let hints = AddrInfoHints {
         // Without a host AI_PASSIVE means the wildcard address, not loopback (getaddrinfo(3)).
         flags: if name.local { libc::AI_PASSIVE } else { 0 },

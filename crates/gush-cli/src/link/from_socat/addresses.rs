@@ -307,8 +307,7 @@ fn adapt(
         }
     }
     if options.has("retry") && calls_a_name(head) {
-        report
-            .note("retry", "a host that is unknown is looked up again; with socat it is an error");
+        report.note("retry", "an unknown host is looked up again; with socat it is an error");
     }
     if keyword.starts_with("unix") && listens(keyword) {
         for (pieces, why) in options.set_early_when_made() {

@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use super::{broken, receive, refused};
 use crate::address::{Family, Opt, OptionSet, Through};
 use crate::open::OpenError;
-use crate::open::resolve::{Name, resolve};
+use crate::open::resolve::{Lookup, resolve};
 
 const VERSION: u8 = 4;
 const CONNECT: u8 = 1;
@@ -65,7 +65,7 @@ pub(super) async fn request(
 }
 
 async fn resolved(through: &Through) -> Result<Ipv4Addr, OpenError> {
-    let name = Name {
+    let name = Lookup {
         family: Some(Family::V4),
         host: Some(through.host.clone()),
         port: through.port.to_string(),
