@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 
 /// What a link does. Ordered: a later phase is never left for an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum LinkPhase {
     Serving,
     Draining,
     /// The drain limit is over: connections still open are cut.
@@ -28,7 +28,7 @@ enum Phase {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stop {
-    state: watch::Sender<Phase>,
+    state: watch::Sender<LinkPhase>,
     /// When draining, or the end, was first requested.
     since: Arc<OnceLock<Instant>>,
 }
@@ -43,32 +43,32 @@ impl Stop {
     /// Not requested yet: the link goes on.
     #[must_use]
     pub fn new() -> Self {
-        Self { state: watch::Sender::new(Phase::Serving), since: Arc::default() }
+        Self { state: watch::Sender::new(LinkPhase::Serving), since: Arc::default() }
     }
 
     /// Accepts no new clients. Connected clients may finish within
     /// [`Settings::drain`](crate::Settings::drain).
     pub fn drain(&self) {
-        self.advance(Phase::Draining);
+        self.advance(LinkPhase::Draining);
     }
 
     /// Ends every connection at once.
     pub fn end(&self) {
-        self.advance(Phase::Ending);
+        self.advance(LinkPhase::Ending);
     }
 
     /// Ends the connections unfinished at the drain limit.
     pub(crate) fn cut(&self) {
-        self.advance(Phase::Cutting);
+        self.advance(LinkPhase::Cutting);
     }
 
     /// Was [`drain`](Self::drain) or [`end`](Self::end) called?
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        *self.state.borrow() > Phase::Serving
+        *self.state.borrow() > LinkPhase::Serving
     }
 
-    fn advance(&self, state: Phase) {
+    fn advance(&self, state: LinkPhase) {
         // The first request counts: a second SIGTERM must not restart the drain limit.
         self.since.get_or_init(Instant::now);
         self.state.send_if_modified(|now| {
@@ -81,7 +81,7 @@ impl Stop {
     /// Was [`end`](Self::end) called?
     #[must_use]
     pub fn is_ending(&self) -> bool {
-        *self.state.borrow() == Phase::Ending
+        *self.state.borrow() == LinkPhase::Ending
     }
 
     /// Was the end requested, or has the drain limit passed? Then nothing more is waited for.
@@ -91,15 +91,15 @@ impl Stop {
 
     /// Resolves when draining or the end is requested.
     pub(crate) async fn draining(&self) {
-        self.reached(Phase::Draining).await;
+        self.reached(LinkPhase::Draining).await;
     }
 
     /// Resolves when the connections are to end: on request, or at the drain limit.
     pub(crate) async fn cancelled(&self) {
-        self.reached(Phase::Cutting).await;
+        self.reached(LinkPhase::Cutting).await;
     }
 
-    async fn reached(&self, state: Phase) {
+    async fn reached(&self, state: LinkPhase) {
         // The sender lives in `self`, so waiting cannot fail.
         let _ = self.state.subscribe().wait_for(|now| *now >= state).await;
     }
