@@ -317,7 +317,7 @@ impl Mirror<'_> {
         above: BorrowedFd<'_>,
         entry: TargetEntry,
         path: &TreePath,
-    ) -> Result<Option<(OwnedFd, OpenDir)>, Reason> {
+    ) -> Result<Option<(OwnedFd, Level)>, Reason> {
         let name = entry.name.clone();
         let opened = held::enter(above, &name).map_err(Reason::from);
         let listed = opened.and_then(|fd| self.level(fd.as_fd(), entry).map(|level| (fd, level)));
@@ -361,11 +361,11 @@ impl Mirror<'_> {
         }
     }
 
-    fn level(&self, dir: BorrowedFd<'_>, entry: TargetEntry) -> Result<OpenDir, Reason> {
+    fn level(&self, dir: BorrowedFd<'_>, entry: TargetEntry) -> Result<Level, Reason> {
         let stat = retry_on_intr(|| fs::fstat(dir))?;
         self.limits.check(dir, &stat)?;
         let (id, left) = (FileId::of(&stat), entries(dir)?);
-        Ok(OpenDir { entry, id, left, removed: Removed::Wholly })
+        Ok(Level { entry, id, left, removed: Removed::Wholly })
     }
 
     /// Does the source lack the name? Somebody may have removed it here since the listing.
@@ -382,14 +382,14 @@ fn entry(name: &OsStr, is_directory: bool, path: &TreePath) -> Result<TargetEntr
 }
 
 /// A directory on the way down to what is removed.
-struct OpenDir {
+struct Level {
     entry: TargetEntry,
     id: FileId,
     left: Entries,
     removed: Removed,
 }
 
-impl OpenDir {
+impl Level {
     /// The entry taken last was removed, or not.
     fn ended(&mut self, removed: Removed) {
         if removed == Removed::InPart {
@@ -409,7 +409,7 @@ impl OpenDir {
 
 /// Leaves the directories on the way down to `path` as they are, and reports what is gone from
 /// them.
-fn leave(mut levels: Vec<OpenDir>, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
+fn leave(mut levels: Vec<Level>, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
     while let Some(level) = levels.pop() {
         level.report_gone(path, report);
         if let Some(above) = levels.last_mut() {
