@@ -197,7 +197,7 @@ impl Setting {
                 .ok_or("takes the number of a byte, from 0 to 255"),
             Effect::Size(_) | Effect::Preset(_) => match value {
                 None => Ok(1),
-                Some(_) => Err("takes no value"),
+                Some(_) => Err("takes no value: write the name alone, or leave it out"),
             },
             _ => is_on(value).ok_or("is switched by 1, 0, yes, no, on, off, true or false"),
         };
