@@ -5,9 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush_net::Conduit;
-use tokio::io::{AsyncWrite, ReadBuf};
-
-use super::{Shape, poll_read_some};
+use tokio::io::AsyncWrite;
 
 /// How lines end at the conduit. At the other side they end by a line feed.
 #[derive(Debug, Clone, Copy)]
@@ -40,71 +38,32 @@ impl Lines {
         Self { end, pending: Vec::new(), written_bytes: 0 }
     }
 
-    /// Writes everything that is converted.
-    fn poll_drain(
-        &mut self,
-        mut conduit: Pin<&mut Conduit>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        while self.written_bytes < self.pending.len() {
-            let rest = &self.pending[self.written_bytes..];
-            match ready!(conduit.as_mut().poll_write(cx, rest))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                bytes => self.written_bytes += bytes,
+    /// Converts what was read, in place. How many bytes are kept?
+    pub fn keep(&self, read: &mut [u8]) -> usize {
+        let mut kept_bytes = 0;
+        for at in 0..read.len() {
+            let byte = if read[at] == b'\r' { self.end.carriage_return } else { Some(read[at]) };
+            if let Some(byte) = byte {
+                read[kept_bytes] = byte;
+                kept_bytes += 1;
             }
         }
-        // An idle connection keeps no buffer.
-        self.pending = Vec::new();
-        self.written_bytes = 0;
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl Shape for Lines {
-    fn poll_read(
-        &mut self,
-        mut conduit: Pin<&mut Conduit>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        loop {
-            ready!(poll_read_some(conduit.as_mut(), cx, buf))?;
-            let read = &mut buf.filled_mut()[before..];
-            if read.is_empty() {
-                return Poll::Ready(Ok(()));
-            }
-            let mut kept_bytes = 0;
-            for at in 0..read.len() {
-                let byte =
-                    if read[at] == b'\r' { self.end.carriage_return } else { Some(read[at]) };
-                if let Some(byte) = byte {
-                    read[kept_bytes] = byte;
-                    kept_bytes += 1;
-                }
-            }
-            buf.set_filled(before + kept_bytes);
-            // No byte would be the end of the data.
-            if kept_bytes > 0 {
-                return Poll::Ready(Ok(()));
-            }
-        }
+        kept_bytes
     }
 
-    fn poll_write(
+    pub fn poll_write(
         &mut self,
-        mut conduit: Pin<&mut Conduit>,
+        conduit: &mut Conduit,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_drain(conduit.as_mut(), cx))?;
+        ready!(self.poll_drain(conduit, cx))?;
         // A datagram stays one.
         let piece_bytes = if conduit.facts().write_messages { usize::MAX } else { PIECE_BYTES };
         let piece = &bytes[..bytes.len().min(piece_bytes)];
-        let end = self.end.written;
         for &byte in piece {
             match byte {
-                b'\n' => self.pending.extend_from_slice(end),
+                b'\n' => self.pending.extend_from_slice(self.end.written),
                 _ => self.pending.push(byte),
             }
         }
@@ -115,22 +74,22 @@ impl Shape for Lines {
         }
     }
 
-    fn poll_flush(
+    /// Writes everything that is converted.
+    pub fn poll_drain(
         &mut self,
-        mut conduit: Pin<&mut Conduit>,
+        conduit: &mut Conduit,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_drain(conduit.as_mut(), cx))?;
-        conduit.poll_flush(cx)
-    }
-
-    fn poll_shutdown(
-        &mut self,
-        mut conduit: Pin<&mut Conduit>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        ready!(self.poll_drain(conduit.as_mut(), cx))?;
-        conduit.poll_shutdown(cx)
+        while self.written_bytes < self.pending.len() {
+            let rest = &self.pending[self.written_bytes..];
+            match ready!(Pin::new(&mut *conduit).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                bytes => self.written_bytes += bytes,
+            }
+        }
+        // An idle connection keeps no buffer.
+        (self.pending, self.written_bytes) = (Vec::new(), 0);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -142,7 +101,7 @@ mod tests {
 
     use tokio::io::AsyncReadExt;
 
-    use super::super::around;
+    use super::super::{Shape, around};
     use super::*;
 
     /// All carriage returns are left out, so that no byte ends the reading.
@@ -151,7 +110,8 @@ mod tests {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&vec![b'\r'; 16 << 20]).expect("room");
         file.rewind().expect("a file");
-        let mut lines = around(Conduit::new(file.into()).expect("an end"), Lines::new(CRNL));
+        let shape = Shape { lines: Some(Lines::new(CRNL)), ..Shape::default() };
+        let mut lines = around(Conduit::new(file.into()).expect("an end"), shape);
         let turns = Arc::new(AtomicU32::new(0));
         let other = tokio::spawn({
             let turns = Arc::clone(&turns);

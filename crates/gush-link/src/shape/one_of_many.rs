@@ -6,21 +6,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use gush_net::{Conduit, Facts};
+use gush_net::Conduit;
 use tokio::io::AsyncWrite;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::Shape;
-
 /// Whose turn it is to write.
 pub(crate) type WriteTurn = Arc<Mutex<()>>;
+
+type Waiting = Pin<Box<dyn Future<Output = OwnedMutexGuard<()>> + Send + Sync>>;
 
 /// One of the clients.
 pub(super) struct OneOfMany {
     turn: WriteTurn,
     /// Held until the piece that was begun is written.
     held: Option<OwnedMutexGuard<()>>,
-    waiting: Option<Pin<Box<dyn Future<Output = OwnedMutexGuard<()>> + Send + Sync>>>,
+    waiting: Option<Waiting>,
     left_bytes: usize,
 }
 
@@ -29,51 +29,23 @@ impl OneOfMany {
         Self { turn, held: None, waiting: None, left_bytes: 0 }
     }
 
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<OwnedMutexGuard<()>> {
-        if self.waiting.is_none() {
-            match Arc::clone(&self.turn).try_lock_owned() {
-                Ok(held) => return Poll::Ready(held),
-                Err(_) => self.waiting = Some(Box::pin(Arc::clone(&self.turn).lock_owned())),
-            }
-        }
-        let held = self.waiting.as_mut().map_or(Poll::Pending, |waiting| waiting.as_mut().poll(cx));
-        if held.is_ready() {
-            self.waiting = None;
-        }
-        held
-    }
-}
-
-impl Shape for OneOfMany {
-    fn poll_write(
+    pub(super) fn poll_write(
         &mut self,
-        conduit: Pin<&mut Conduit>,
+        conduit: &mut Conduit,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         if self.held.is_none() {
-            self.held = Some(ready!(self.poll_turn(cx)));
+            let lock = || -> Waiting { Box::pin(Arc::clone(&self.turn).lock_owned()) };
+            self.held = Some(ready!(self.waiting.get_or_insert_with(lock).as_mut().poll(cx)));
+            self.waiting = None;
             self.left_bytes = bytes.len();
         }
-        let written = ready!(conduit.poll_write(cx, bytes));
+        let written = ready!(Pin::new(conduit).poll_write(cx, bytes));
         self.left_bytes = self.left_bytes.saturating_sub(*written.as_ref().unwrap_or(&usize::MAX));
         if self.left_bytes == 0 {
             self.held = None;
         }
         Poll::Ready(written)
-    }
-
-    /// The other clients go on.
-    fn poll_shutdown(
-        &mut self,
-        conduit: Pin<&mut Conduit>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        conduit.poll_flush(cx)
-    }
-
-    /// Neither waited for nor reset, drained nor hung up at the end of one client.
-    fn facts<'a>(&self, facts: Facts<'a>) -> Facts<'a> {
-        Facts { socket: None, connected: false, hangs_up: false, ..facts }
     }
 }
