@@ -160,8 +160,13 @@ fn strangers_have_no_flow() {
 /// A read of an empty datagram answers 0, as at the end of data.
 #[test]
 fn an_empty_datagram_passes_both_ways_and_ends_no_flow() {
-    for listen in ["udp-listen:127.0.0.1:0,fork", "udp-listen:127.0.0.1:0"] {
-        let link = Running::start(&[listen, &format!("udp:{}", echo())]);
+    for (options, listen) in [
+        (&[][..], "udp-listen:127.0.0.1:0,fork"),
+        (&[], "udp-listen:127.0.0.1:0"),
+        (&[], "udp-listen:127.0.0.1:0,crnl"),
+        (&["--graceful", "-b", "100"], "udp-listen:127.0.0.1:0"),
+    ] {
+        let link = Running::start(&[options, &[listen, &format!("udp:{}", echo())]].concat());
         let client = client(&link);
         for question in [&b""[..], b"one", b"", b"", b"two"] {
             assert_eq!(ask(&client, question), question, "{listen}");

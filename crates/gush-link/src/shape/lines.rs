@@ -58,6 +58,10 @@ impl Lines {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_drain(conduit, cx))?;
+        if bytes.is_empty() {
+            // An empty datagram.
+            return Pin::new(conduit).poll_write(cx, bytes);
+        }
         // A datagram stays one.
         let piece_bytes = if conduit.facts().write_messages { usize::MAX } else { PIECE_BYTES };
         let piece = &bytes[..bytes.len().min(piece_bytes)];

@@ -160,7 +160,8 @@ impl AsyncRead for Shaped {
                 }
             } else if shape.ignores_end {
                 shape.pause = Some(Box::pin(sleep(LOOK)));
-            } else if shape.one_of_many.is_some() || !conduit.facts().endless {
+            } else if shape.left_bytes.is_none() || !conduit.facts().endless {
+                // An empty datagram, or the end.
                 return Poll::Ready(Ok(()));
             }
         }
