@@ -44,7 +44,7 @@ struct Document<'a> {
     runs: &'a [Run],
 }
 
-/// What an export and a store begin with.
+/// What an export and the file of a stored run begin with.
 #[derive(Deserialize)]
 pub(crate) struct Header {
     pub format: String,
@@ -115,16 +115,19 @@ fn garbled(why: impl std::fmt::Display) -> TransferError {
     TransferError::Garbled(why.to_string())
 }
 
+/// Can this be a run's id? Ids are typed, printed, and names of files.
+pub(crate) fn is_id(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    // `last` and `last~1` are words for runs on the command line.
+    !text.is_empty()
+        && text.len() <= LONGEST_NAME
+        && text.bytes().all(is_plain)
+        && !text.starts_with("last")
+}
+
 /// Ids are typed and printed, names too, and every text may reach a terminal.
 fn check(run: &Run) -> Result<(), String> {
-    let id_is_plain =
-        run.id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    if run.id.is_empty()
-        || run.id.len() > LONGEST_NAME
-        || !id_is_plain
-        // `last` and `last~1` are words for runs on the command line.
-        || run.id.starts_with("last")
-    {
+    if !is_id(&run.id) {
         return Err(format!("'{}' cannot be a run's id", run.id.escape_debug()));
     }
     if run.others.is_some_and(|others| !(0.0..=1.0).contains(&others)) {

@@ -1,18 +1,16 @@
-//! The store keeps every run, and leaves a damaged file alone.
+//! The store keeps every run in a file of its own, and leaves a damaged file alone.
 
 use gush_test as _;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::LazyLock;
 use std::thread;
 
 use gush_lab::model::{Run, Sample};
 use gush_lab::store::{Store, StoreError};
 use gush_lab::transfer;
 use proptest::prelude::*;
-use rustix::fs::FlockOperation;
 use tempfile::TempDir;
 
 fn runs() -> Vec<Run> {
@@ -22,20 +20,43 @@ fn runs() -> Vec<Run> {
 fn place() -> (TempDir, PathBuf) {
     let dir = TempDir::new().unwrap();
     // Directories that are not there yet: the store makes them.
-    let path = dir.path().join("deep/er/lab.jsonl");
+    let path = dir.path().join("deep/er/runs");
     (dir, path)
+}
+
+/// A store with the runs of the export.
+fn filled() -> (TempDir, PathBuf) {
+    let (dir, path) = place();
+    let store = Store::open(&path).unwrap();
+    for run in runs() {
+        store.insert(&run).unwrap();
+    }
+    (dir, path)
+}
+
+fn file_of(path: &Path, run: &Run) -> PathBuf {
+    path.join(format!("{}.jsonl", run.id))
+}
+
+fn listed(path: &Path) -> Vec<Result<Run, StoreError>> {
+    Store::read(path).runs().unwrap().collect()
+}
+
+fn all(path: &Path) -> Vec<Run> {
+    listed(path).into_iter().map(Result::unwrap).collect()
 }
 
 #[test]
 fn a_run_comes_back_as_it_was() {
     let (_dir, path) = place();
-    let mut store = Store::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     for run in runs() {
         assert!(store.insert(&run).unwrap());
         assert!(!store.insert(&run).unwrap(), "a second time changes nothing");
-        assert_eq!(store.run(&run.id).unwrap(), run);
+        assert_eq!(store.find(&run.id).unwrap(), run);
     }
-    assert_eq!(store.runs().unwrap(), runs());
+    assert_eq!(all(&path), runs());
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 2, "a file for each");
 }
 
 #[test]
@@ -47,43 +68,44 @@ fn samples_are_there_before_the_run_ends() {
     for (index, sample) in whole.samples.iter().enumerate() {
         recording.add(sample).unwrap();
         // By a second reader, as `gush lab history` does during a run.
-        let seen = Store::read(&path).unwrap().run(&whole.id).unwrap();
+        let seen = Store::read(&path).find(&whole.id).unwrap();
         assert_eq!((seen.samples.len(), seen.finished), (index + 1, None));
     }
     recording.end(&whole).unwrap();
-    assert_eq!(Store::read(&path).unwrap().run(&whole.id).unwrap(), whole);
+    assert_eq!(all(&path), [whole]);
 }
 
 #[test]
 fn a_run_exported_while_it_ran_is_completed_by_a_later_export() {
     let (_dir, path) = place();
-    let mut store = Store::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     let whole = runs().remove(0);
     let part = Run { finished: None, samples: whole.samples[..7].to_vec(), ..whole.clone() };
     assert!(store.insert(&part).unwrap());
+    assert_eq!(store.find(&whole.id).unwrap(), part);
     assert!(store.insert(&whole).unwrap());
-    assert_eq!(store.run(&whole.id).unwrap(), whole);
+    assert_eq!(store.find(&whole.id).unwrap(), whole);
     assert!(!store.insert(&part).unwrap(), "an older state takes nothing away");
-    assert_eq!(store.run(&whole.id).unwrap(), whole);
+    assert_eq!(store.find(&whole.id).unwrap(), whole);
 }
 
 #[test]
 fn another_run_of_the_same_name_is_refused() {
-    let (_dir, path) = place();
-    let mut store = Store::open(&path).unwrap();
+    let (_dir, path) = filled();
     let mine = runs().remove(0);
-    store.insert(&mine).unwrap();
     let mut theirs = mine.clone();
     theirs.samples[3].measured.gib_per_s = Some(9999.0);
-    let refused = store.insert(&theirs).unwrap_err();
-    assert!(matches!(refused, StoreError::Contradiction(_)), "{refused}");
-    assert_eq!(store.run(&mine.id).unwrap(), mine);
+    let store = Store::open(&path).unwrap();
+    for refused in [store.insert(&theirs).unwrap_err(), store.begin(&theirs).unwrap_err()] {
+        assert!(matches!(refused, StoreError::Contradiction(_)), "{refused}");
+    }
+    assert_eq!(all(&path), runs());
 }
 
 #[test]
 fn runs_are_found_by_id_by_its_start_and_from_the_end() {
     let (_dir, path) = place();
-    let mut store = Store::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     assert!(store.find("last").unwrap_err().to_string().contains("no runs yet"));
     let runs = runs();
     // The order is that of time, not of coming.
@@ -93,7 +115,7 @@ fn runs_are_found_by_id_by_its_start_and_from_the_end() {
     for (word, index) in
         [("last", 1), ("last~0", 1), ("last~1", 0), ("20261120", 0), (runs[1].id.as_str(), 1)]
     {
-        assert_eq!(store.find(word).unwrap(), runs[index].id, "{word}");
+        assert_eq!(store.find(word).unwrap(), runs[index], "{word}");
     }
     let why = |word: &str| store.find(word).unwrap_err().to_string();
     assert!(why("2026").contains("could be 2 runs"), "{}", why("2026"));
@@ -104,203 +126,101 @@ fn runs_are_found_by_id_by_its_start_and_from_the_end() {
     for word in ["last~-1", "last~x", "last~", "last~99999999999999999999"] {
         assert!(why(word).contains("last~1 is the one before the last"), "{}", why(word));
     }
-}
-
-/// A store with the runs of the export, and its bytes.
-fn filled() -> (TempDir, PathBuf, Vec<u8>) {
-    let (dir, path) = place();
-    let mut store = Store::open(&path).unwrap();
-    for run in runs() {
-        store.insert(&run).unwrap();
-    }
-    let bytes = fs::read(&path).unwrap();
-    (dir, path, bytes)
-}
-
-/// Where the lines of a file begin.
-fn starts(text: &[u8]) -> Vec<usize> {
-    let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    [0].into_iter()
-        .chain(newlines.map(|(at, _)| at + 1))
-        .take_while(|at| *at < text.len())
-        .collect()
-}
-
-fn torn_of(path: &Path) -> PathBuf {
-    path.with_file_name("lab.jsonl.torn")
+    // An id may be the beginning of another one.
+    let longer = Run { id: runs[0].id.clone() + "-few", ..runs[0].clone() };
+    store.insert(&longer).unwrap();
+    assert_eq!(store.find(&runs[0].id).unwrap(), runs[0]);
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_left_as_it_is() {
-    let (_dir, path, whole) = filled();
-    let garbage = b"not a store at all, but long enough to be looked at".repeat(40);
-    let mut torn = whole.clone();
-    torn[100..4096].fill(0xA5);
-    let mut lines = starts(&whole).into_iter();
-    let (_header, first, second) = (lines.next(), lines.next().unwrap(), lines.next().unwrap());
-    let without_newline = [&whole[..second - 1], &whole[second..]].concat();
-    // A million brackets: a parser that recurses would overflow its stack.
-    let deep = [&whole[..first], &b"[".repeat(1 << 20), b"\n".as_slice()].concat();
-    let stray = br#"{"taken":{"run":"x\u001b","sample":{"suite":"pipe","case":"c","round":1}}}"#;
-    let stray = [&whole[..first], stray, b"\n".as_slice()].concat();
-    for damaged in [&garbage, &torn, &without_newline, &deep, &stray] {
-        fs::write(&path, damaged).unwrap();
-        let said = match Store::open(&path).and_then(|store| store.runs()) {
-            Err(error) => error.to_string(),
-            Ok(_) => panic!("a damaged file was believed"),
-        };
-        assert!(said.contains("lab.jsonl: ") && said.contains("left as it is"), "{said}");
-        assert!(!said.contains(char::is_control), "{said}");
-        assert!(Store::read(&path).is_err());
-        let run = Run { id: "new".into(), ..runs().remove(0) };
-        assert!(Store::open(&path).and_then(|store| store.begin(&run)).is_err());
-        assert!(fs::read(&path).unwrap() == *damaged, "it was written to");
-        assert!(!torn_of(&path).exists());
-    }
-}
-
-#[test]
-fn a_line_that_is_damaged_is_named() {
-    let (_dir, path, mut text) = filled();
-    text.extend(b"{\"taken\":7}\n");
-    fs::write(&path, text).unwrap();
-    let said = Store::read(&path).unwrap_err().to_string();
-    assert!(said.contains("line 4 cannot be understood: invalid type: integer `7`"), "{said}");
-}
-
-#[test]
-fn a_newer_store_and_foreign_files_are_refused_and_left_as_they_are() {
+fn runs_of_one_second_are_in_the_order_in_which_they_began() {
     let (_dir, path) = place();
-    drop(Store::open(&path).unwrap());
-    for (content, why) in [
-        ("{\"format\":\"gush-lab-store\",\"version\":7,\"more\":1}\n", "a newer gush (version 7"),
-        ("SQLite format 3\0\u{10}\0\u{1}\u{1}", "is not a store of runs"),
-        ("{\"format\":\"gush-lab-runs\",\"version\":1,\"runs\":[]}\n", "is not a store of runs"),
-        ("{\"format\":\"gush-lab-stores", "is not a store of runs"),
-        ("\n", "is not a store of runs"),
-    ] {
-        fs::write(&path, content).unwrap();
-        for opened in [Store::open(&path), Store::read(&path)] {
-            let said = opened.unwrap_err().to_string();
-            assert!(said.contains(why) && said.contains("name another file with --db"), "{said}");
-        }
-        assert!(fs::read(&path).unwrap() == content.as_bytes());
+    let store = Store::open(&path).unwrap();
+    let run = |id: &str, started: &str| Run {
+        id: format!("20261121-144355-{id}"),
+        started: started.parse().unwrap(),
+        ..Run::default()
+    };
+    let [second, third, first] = [
+        run("1111", "2026-11-21T14:43:55.5Z"),
+        run("2222", "2026-11-21T14:43:55.9Z"),
+        run("3333", "2026-11-21T14:43:55.1Z"),
+    ];
+    for run in [&second, &third, &first] {
+        store.insert(run).unwrap();
     }
+    assert_eq!(all(&path), [&first, &second, &third].map(Clone::clone));
+    assert_eq!(store.find("last").unwrap(), third);
+    assert_eq!(store.find("last~2").unwrap(), first);
 }
 
 #[test]
-fn a_writer_killed_at_any_byte_loses_its_line_alone_and_the_rest_is_kept() {
-    let (_dir, path) = place();
+fn a_damaged_file_is_refused_left_as_it_is_and_concerns_its_run_only() {
+    let (_dir, path) = filled();
     let [first, second] = runs().try_into().unwrap();
-    Store::open(&path).unwrap().insert(&first).unwrap();
-    let mut recording = Store::open(&path).unwrap().begin(&second).unwrap();
-    recording.add(&second.samples[0]).unwrap();
-    drop(recording);
-    let text = fs::read(&path).unwrap();
-    let lines = starts(&text);
-    let [0, whole, begun, taken] = lines[..] else { panic!("{lines:?}") };
-    let last = Run { id: "after".into(), ..first.clone() };
-    // Every byte of the header and of a sample; of two long lines some.
-    for cut in (1..whole).chain((whole..taken).step_by(199)).chain(taken..text.len()) {
-        fs::write(&path, &text[..cut]).unwrap();
-        let good = &text[..*lines.iter().rfind(|start| **start <= cut).unwrap()];
-        let torn = &text[good.len()..cut];
-        let left = match Store::read(&path) {
-            Ok(store) => {
-                let notices = store.notices();
-                assert_eq!(notices.len(), usize::from(!torn.is_empty()), "{cut}: {notices:?}");
-                let reported = format!("{} bytes are left out", torn.len());
-                assert!(notices.iter().all(|notice| notice.contains(&reported)), "{notices:?}");
-                store.runs().unwrap()
-            }
-            Err(error) => {
-                assert!(cut < whole && error.to_string().contains("no runs yet"), "{cut}: {error}");
-                Vec::new()
-            }
-        };
-        assert_eq!(
-            left.len(),
-            [whole, begun, taken].partition_point(|start| *start <= cut).saturating_sub(1)
-        );
-        assert_eq!(
-            left.iter().map(|run| run.samples.len()).max(),
-            (!left.is_empty()).then_some(20),
-            "{cut}"
-        );
-        assert_eq!(fs::read(&path).unwrap().len(), cut, "a reader wrote");
+    let file = file_of(&path, &second);
+    let whole = fs::read(&file).unwrap();
+    let end_of_first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    let mut overwritten = whole.clone();
+    overwritten[100..4096].fill(0xA5);
+    let with = |line: &[u8]| [&whole[..end_of_first], line, b"\n"].concat();
+    let header = |header: &str| [header.as_bytes(), b"\n", &whole[end_of_first..]].concat();
+    let newer = r#"{"format":"gush-lab-run","version":7,"more":1}"#;
+    for (damaged, why) in [
+        (b"once upon a time there was a database".to_vec(), "line 1 cannot be understood"),
+        (vec![0; 8192], "line 1 cannot be understood"),
+        (b"\n".to_vec(), "line 1 cannot be understood"),
+        (overwritten, "line 1 cannot be understood"),
+        (whole[end_of_first..].to_vec(), "line 1 cannot be understood: missing field `format`"),
+        // Two lines made one.
+        ([&whole[..end_of_first - 1], &whole[end_of_first..]].concat(), "line 1 cannot be"),
+        (header(r#"{"format":"gush-lab-runs","version":1,"runs":[]}"#), "is not a run of gush lab"),
+        (header(newer), "a newer gush (version 7"),
+        (with(br#"{"sample":7}"#), "line 2 cannot be understood: invalid type: integer `7`"),
+        (with(br#"{"sa\u001bmple":7}"#), "line 2 cannot be understood: unknown variant"),
+        // A million brackets: a parser that recurses would overflow its stack.
+        (with(&b"[".repeat(1 << 20)), "line 2 cannot be understood"),
+    ] {
+        fs::write(&file, &damaged).unwrap();
+        let store = Store::open(&path).unwrap();
+        let said = store.find(&second.id).unwrap_err().to_string();
+        assert!(said.contains(&format!("{}.jsonl: ", second.id)) && said.contains(why), "{said}");
+        assert_eq!(store.find("last").unwrap_err().to_string(), said);
+        assert_eq!(store.insert(&second).unwrap_err().to_string(), said);
+        let mut listed = listed(&path).into_iter();
+        assert_eq!(listed.next().unwrap().unwrap(), first);
+        assert_eq!(listed.next().unwrap().unwrap_err().to_string(), said);
+        assert_eq!(store.find("last~1").unwrap(), first);
+        assert!(store.begin(&second).is_err());
+        assert!(fs::read(&file).unwrap() == damaged, "it was written to");
+    }
+}
 
-        let mut store = Store::open(&path).unwrap();
-        assert!(store.insert(&last).unwrap());
-        assert_eq!(store.runs().unwrap().len(), left.len() + 1, "{cut}");
-        assert_eq!(store.run("after").unwrap(), last);
-        if torn.is_empty() {
-            assert!(store.notices().is_empty() && !torn_of(&path).exists(), "{cut}");
-        } else {
-            assert!(store.notices()[0].contains("lab.jsonl.torn"), "{cut}");
-            assert_eq!(fs::read(torn_of(&path)).unwrap(), [torn, b"\n"].concat(), "{cut}");
-            fs::remove_file(torn_of(&path)).unwrap();
+#[test]
+fn a_writer_killed_at_any_byte_loses_its_line_alone() {
+    let (_dir, path) = filled();
+    let [first, second] = runs().try_into().unwrap();
+    let file = file_of(&path, &second);
+    let text = fs::read(&file).unwrap();
+    let ends: Vec<usize> = (1..=text.len()).filter(|&end| text[end - 1] == b'\n').collect();
+    assert_eq!(ends.len(), second.samples.len() + 2);
+    let begun = ends[0];
+    // Of the long first line some bytes, of the others every one.
+    for cut in (0..begun).step_by(97).chain(begun..text.len()) {
+        fs::write(&file, &text[..cut]).unwrap();
+        let store = Store::read(&path);
+        if cut < begun {
+            assert_eq!(all(&path), std::slice::from_ref(&first), "{cut}");
+            assert_eq!(store.find("last").unwrap(), first, "{cut}");
+            assert!(store.find(&second.id).unwrap_err().to_string().contains("unknown run"));
+            continue;
         }
-        let mended = fs::read(&path).unwrap();
-        assert!(mended.starts_with(good) && mended.ends_with(b"\n"), "{cut}");
-    }
-}
-
-#[test]
-fn a_line_torn_by_another_process_during_a_run_is_kept() {
-    let (_dir, path) = place();
-    let whole = runs().remove(0);
-    let begun = Run { finished: None, samples: Vec::new(), ..whole.clone() };
-    let mut recording = Store::open(&path).unwrap().begin(&begun).unwrap();
-    for sample in &whole.samples {
-        let mut other = fs::OpenOptions::new().append(true).open(&path).unwrap();
-        other.write_all(b"{\"taken\":{\"run\":\"other").unwrap();
-        recording.add(sample).unwrap();
-    }
-    let store = recording.end(&whole).unwrap();
-    assert_eq!(store.notices().len(), whole.samples.len());
-    assert_eq!(store.run(&whole.id).unwrap(), whole);
-    let torn = fs::read_to_string(torn_of(&path)).unwrap();
-    assert_eq!(torn, "{\"taken\":{\"run\":\"other\n".repeat(whole.samples.len()));
-}
-
-#[test]
-fn a_reader_never_joins_the_halves_of_two_lines() {
-    let (_dir, path, text) = filled();
-    let start = *starts(&text).last().unwrap();
-    let (before, line) = text.split_at(start);
-    for cut in (1..line.len()).step_by(97) {
-        // One writer is at its line, gives it up because the disk is full, and another writes a
-        // longer one.
-        fs::write(&path, [before, &line[..cut]].concat()).unwrap();
-        let store = Store::read(&path).unwrap();
-        assert_eq!(store.runs().unwrap().len(), 1);
-        fs::write(&path, before).unwrap();
-        assert_eq!(store.runs().unwrap().len(), 1);
-        fs::write(&path, [before, b"{\"forgotten\":\"nobody\"}\n", line].concat()).unwrap();
-        assert_eq!(store.run(&runs()[1].id).unwrap(), runs()[1]);
-    }
-}
-
-#[test]
-fn a_line_that_is_not_understood_is_read_again_once_nobody_writes() {
-    let (_dir, path, text) = filled();
-    let line = *starts(&text).last().unwrap();
-    for _ in 0..10 {
-        let writer = fs::OpenOptions::new().write(true).open(&path).unwrap();
-        rustix::fs::flock(&writer, FlockOperation::LockExclusive).unwrap();
-        // A reader can see a line of which one page is new and the next one old.
-        writer.write_all_at(b"half and half", line as u64).unwrap();
-        let (started, has_started) = mpsc::channel();
-        let path = path.clone();
-        let reading = thread::spawn(move || {
-            started.send(()).unwrap();
-            Store::read(&path).and_then(|store| store.runs()).map(|runs| runs.len())
-        });
-        has_started.recv().unwrap();
-        thread::yield_now();
-        writer.write_all_at(&text[line..], line as u64).unwrap();
-        rustix::fs::flock(&writer, FlockOperation::Unlock).unwrap();
-        assert_eq!(reading.join().unwrap().unwrap(), 2);
+        let samples = ends.iter().filter(|&&end| end <= cut).count() - 1;
+        let left = store.find("last").unwrap();
+        assert_eq!(
+            (left.id, left.samples),
+            (second.id.clone(), second.samples[..samples].to_vec())
+        );
     }
 }
 
@@ -311,72 +231,55 @@ fn a_forgotten_run_is_gone() {
     Store::open(&path).unwrap().insert(&first).unwrap();
     let begun = Run { finished: None, samples: Vec::new(), ..second };
     let recording = Store::open(&path).unwrap().begin(&begun).unwrap();
-    let reader = Store::read(&path).unwrap();
-    assert_eq!(reader.find("last").unwrap(), begun.id);
+    assert_eq!(Store::read(&path).find("last").unwrap().id, begun.id);
     let store = recording.forget().unwrap();
-    for store in [&store, &reader, &Store::read(&path).unwrap()] {
-        assert!(store.run(&begun.id).is_err());
-        assert_eq!(store.find("last").unwrap(), first.id);
-    }
+    assert_eq!(all(&path), [first]);
     assert!(store.begin(&begun).is_ok(), "its name is free again");
-}
-
-#[test]
-fn a_run_whose_name_is_taken_does_not_begin() {
-    let (_dir, path) = place();
-    let run = runs().remove(0);
-    let recording = Store::open(&path).unwrap().begin(&run).unwrap();
-    let refused = Store::open(&path).unwrap().begin(&run).unwrap_err();
-    assert!(refused.to_string().contains("another run is called"), "{refused}");
-    recording.end(&run).unwrap();
 }
 
 #[test]
 fn no_text_breaks_out_of_its_line() {
     let (_dir, path) = place();
-    let mut store = Store::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     let mut run = runs().remove(0);
-    let line = "\"}}\n{\"forgotten\":\"20261120-080000-0001\"}\r\n\u{2028}\u{85}\0\\";
+    let line = "\"}}\n{\"ended\":{}}\r\n\u{2028}\u{85}\0\\";
     run.command = vec![line.to_owned()];
     run.machine.facts.insert(line.to_owned(), line.to_owned());
     run.samples[0].case = line.to_owned();
     run.samples[0].measured = run.samples[0].measured.clone().with(line, line);
     store.insert(&run).unwrap();
-    assert_eq!(Store::read(&path).unwrap().run(&run.id).unwrap(), run);
-    assert_eq!(starts(&fs::read(&path).unwrap()).len(), 2);
+    assert_eq!(all(&path), std::slice::from_ref(&run));
+    let text = fs::read_to_string(file_of(&path, &run)).unwrap();
+    assert_eq!(text.lines().count(), run.samples.len() + 2);
 }
 
+/// The bytes of a run's file.
+static TEXT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let (_dir, path) = filled();
+    fs::read(file_of(&path, &runs()[1])).unwrap()
+});
+
 proptest! {
-    /// Whatever bytes of a store are changed: the answer is runs or a sentence, and a file that is
-    /// not understood is not changed.
+    /// Whatever bytes of a file are changed: the answer is a run or a sentence, and nothing is
+    /// written.
     #[test]
     fn a_changed_file_is_understood_or_refused(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in any::<prop::sample::Index>(),
     ) {
-        let (_dir, path, mut text) = filled();
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("run.jsonl");
+        let mut text = TEXT.clone();
         for (at, byte) in changes {
             let at = at.index(text.len());
             text[at] = byte;
         }
         text.truncate(cut.index(text.len()) + 1);
-        fs::write(&path, &text).unwrap();
-        if let Ok(store) = Store::read(&path) {
-            for run in store.runs().into_iter().flatten() {
-                let _ = store.run(&run.id);
-            }
-        }
-        prop_assert!(fs::read(&path).unwrap() == text, "a reader wrote");
-        let run = Run { id: "new".into(), ..runs().remove(0) };
-        match Store::open(&path).and_then(|mut store| store.insert(&run)) {
-            Ok(is_new) => prop_assert!(is_new && Store::read(&path).unwrap().run("new").unwrap() == run),
-            Err(error) => {
-                // A torn line may have been set aside before the damage in the midst was found.
-                let now = fs::read(&path).unwrap();
-                prop_assert!(text.starts_with(&now), "{}", error);
-                prop_assert!(now == text || torn_of(&path).exists(), "{}", error);
-            }
-        }
+        fs::write(&file, &text).unwrap();
+        let listed = listed(dir.path());
+        prop_assert!(listed.len() <= 1);
+        prop_assert_eq!(Store::read(dir.path()).find("run").ok(), listed.into_iter().flatten().next());
+        prop_assert!(fs::read(&file).unwrap() == text, "a reader wrote");
     }
 }
 
@@ -385,125 +288,82 @@ fn many_writers_at_once_lose_nothing() {
     const WRITERS: u16 = 8;
     let (_dir, path) = place();
     let whole = runs().remove(0);
+    let run = |writer: u16| Run { id: format!("w-{writer}"), ..whole.clone() };
     thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let run = Run { id: format!("w-{writer}"), ..whole.clone() };
-            let path = &path;
+            let (run, path) = (run(writer), &path);
             scope.spawn(move || {
-                // The first of them makes the file while the others open it.
+                // The first of them makes the directory while the others open it.
                 let mut recording = Store::open(path).unwrap().begin(&run).unwrap();
                 run.samples.iter().for_each(|sample| recording.add(sample).unwrap());
                 recording.end(&run).unwrap();
             });
         }
     });
-    let store = Store::read(&path).unwrap();
-    for writer in 0..WRITERS {
-        let id = format!("w-{writer}");
-        assert_eq!(store.run(&id).unwrap().samples, whole.samples, "{id}");
+    assert_eq!(all(&path), (0..WRITERS).map(run).collect::<Vec<_>>());
+}
+
+#[test]
+fn other_files_in_the_directory_are_no_runs() {
+    let (_dir, path) = filled();
+    for name in ["last~1.jsonl", "a b.jsonl", ".jsonl", "notes.txt", "20261121.jsonl.7.tmp"] {
+        fs::write(path.join(name), "something").unwrap();
     }
+    assert_eq!(all(&path), runs());
+    // A copy is a run of its own.
+    let first = &runs()[0];
+    fs::copy(file_of(&path, first), path.join("copy.jsonl")).unwrap();
+    assert_eq!(
+        Store::read(&path).find("last").unwrap(),
+        Run { id: "copy".into(), ..first.clone() }
+    );
 }
 
 #[test]
-fn a_file_that_another_process_is_making_is_no_stranger() {
-    for _ in 0..40 {
-        let (_dir, path) = place();
-        thread::scope(|scope| {
-            for _ in 0..6 {
-                scope.spawn(|| Store::open(&path).unwrap());
-            }
-        });
-    }
-}
-
-#[test]
-fn a_store_that_is_removed_while_a_run_is_made_is_reported() {
-    let (_dir, path) = place();
-    let run = runs().remove(0);
-    let mut recording = Store::open(&path).unwrap().begin(&run).unwrap();
-    recording.add(&run.samples[0]).unwrap();
-    fs::remove_file(&path).unwrap();
-    let said = recording.add(&run.samples[0]).unwrap_err().to_string();
-    assert!(said.contains("the store was removed meanwhile (start again"), "{said}");
-    assert!(Store::open(&path).unwrap().runs().unwrap().is_empty());
-}
-
-#[test]
-fn a_store_that_is_removed_while_it_is_opened_is_made_anew() {
-    let (_dir, path) = place();
-    drop(Store::open(&path).unwrap());
-    let maker = fs::File::open(&path).unwrap();
-    rustix::fs::flock(&maker, FlockOperation::LockExclusive).unwrap();
-    let name = fs::canonicalize(&path).unwrap();
-    let opens = || {
-        let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
-        all.filter(|one| fs::read_link(one.path()).is_ok_and(|file| file == name)).count()
-    };
-    thread::scope(|scope| {
-        let opening = scope.spawn(|| Store::open(&path));
-        // It has the file, and waits for the lock.
-        while opens() < 2 && !opening.is_finished() {
-            thread::yield_now();
-        }
-        fs::remove_file(&path).unwrap();
-        rustix::fs::flock(&maker, FlockOperation::Unlock).unwrap();
-        assert!(opening.join().unwrap().unwrap().runs().unwrap().is_empty());
-    });
-    assert!(Store::read(&path).unwrap().runs().unwrap().is_empty(), "the new file has a name");
-}
-
-#[test]
-fn an_empty_file_has_no_runs_yet() {
+fn a_file_is_no_store() {
     let dir = TempDir::new().unwrap();
-    let path = dir.path().join("lab.jsonl");
-    fs::write(&path, "").unwrap();
-    let said = Store::read(&path).unwrap_err().to_string();
-    assert!(said.ends_with("no runs yet: gush lab, or gush lab import, makes the first"), "{said}");
-}
-
-#[test]
-fn a_store_on_a_medium_that_cannot_be_written_can_be_read() {
-    let (_dir, path) = place();
-    let mut store = Store::open(&path).unwrap();
-    let run = runs().remove(0);
-    store.insert(&run).unwrap();
-    drop(store);
-    // As on a read-only medium, no other file can be made next to this one: the name would be too
-    // long.
-    let long = path.with_file_name("x".repeat(254));
-    fs::rename(&path, &long).unwrap();
-    assert_eq!(Store::read(&long).unwrap().run(&run.id).unwrap(), run);
+    let file = dir.path().join("lab.jsonl");
+    fs::write(&file, "").unwrap();
+    for said in [
+        Store::open(&file).unwrap_err().to_string(),
+        Store::read(&file).find("last").unwrap_err().to_string(),
+        Store::read(&file).runs().err().unwrap().to_string(),
+    ] {
+        assert!(
+            said.ends_with("lab.jsonl: is not a directory: name a directory with --db"),
+            "{said}"
+        );
+    }
 }
 
 #[test]
 fn a_store_that_may_not_be_written_is_read_and_the_refusal_says_what_to_do() {
-    let (_dir, path, text) = filled();
-    let directory = path.parent().unwrap();
+    let (_dir, path) = filled();
+    let [first, second] = runs().try_into().unwrap();
     let may =
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    may(&path, 0o444);
-    may(directory, 0o555);
+    may(&path, 0o555);
     gush_test::without_privilege(|| {
-        assert_eq!(Store::read(&path).unwrap().runs().unwrap().len(), 2);
-        for path in [path.clone(), directory.join("another"), directory.join("deeper/another")] {
+        assert_eq!(all(&path), runs());
+        for path in [path.clone(), path.join("deeper")] {
             let said = Store::open(&path).unwrap_err().to_string();
             assert!(said.contains("Permission denied (") && said.contains("--no-store"), "{said}");
         }
-        // A torn line is reported, although it cannot be set aside.
-        may(&path, 0o644);
-        fs::write(&path, &text[..text.len() - 1]).unwrap();
-        assert!(Store::read(&path).unwrap().notices()[0].contains("left out"));
-        let said = Store::open(&path).unwrap_err().to_string();
-        assert!(said.contains("cannot bring the store in order: Permission denied"), "{said}");
-        assert_eq!(fs::read(&path).unwrap(), &text[..text.len() - 1]);
     });
-    may(directory, 0o755);
+    may(&path, 0o755);
+    // A file that may not be read is its own run's matter.
+    may(&file_of(&path, &second), 0);
+    gush_test::without_privilege(|| {
+        let mut listed = listed(&path).into_iter();
+        assert_eq!(listed.next().unwrap().unwrap(), first);
+        let said = listed.next().unwrap().unwrap_err().to_string();
+        assert!(said.contains("cannot read the store: Permission denied"), "{said}");
+    });
 }
 
 #[test]
 fn figures_and_facts_of_every_kind_survive() {
     let (_dir, path) = place();
-    let mut store = Store::open(&path).unwrap();
     let mut run = runs().remove(0);
     let mut odd: Sample = run.samples[0].clone();
     odd.measured.gib_per_s = Some(1e-300);
@@ -512,6 +372,6 @@ fn figures_and_facts_of_every_kind_survive() {
     odd.measured =
         odd.measured.with("nested", serde_json::json!({"a": [1, null, "ü"], "b": 1.5e300}));
     run.samples.push(odd);
-    store.insert(&run).unwrap();
-    assert_eq!(store.run(&run.id).unwrap(), run);
+    Store::open(&path).unwrap().insert(&run).unwrap();
+    assert_eq!(all(&path), [run]);
 }

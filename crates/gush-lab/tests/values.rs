@@ -537,21 +537,6 @@ mod stats {
 
 mod store {
     #[test]
-    fn a_torn_line_is_reported_and_kept() -> Result<(), Box<dyn std::error::Error>> {
-        use gush_lab::store::Store;
-        let directory = tempfile::tempdir()?;
-        let path = directory.path().join("lab.jsonl");
-        drop(Store::open(&path)?);
-        let mut text = std::fs::read(&path)?;
-        text.extend(b"{\"begun\":{\"id");
-        std::fs::write(&path, text)?;
-        assert!(Store::read(&path)?.notices()[0].contains("13 bytes are left out"));
-        assert!(Store::open(&path)?.notices()[0].contains("13 bytes are kept in "));
-        assert!(Store::read(&path)?.notices().is_empty());
-        Ok(())
-    }
-
-    #[test]
     fn ids_begin_with_the_time() -> Result<(), Box<dyn std::error::Error>> {
         let id = gush_lab::store::new_id("2026-11-21T14:43:55Z".parse()?);
         assert!(id.starts_with("20261121-144355-") && id.len() == 20);

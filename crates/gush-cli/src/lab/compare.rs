@@ -13,7 +13,7 @@ use gush_text::table::{self, numbers, words};
 use super::history::NO_INTERVAL;
 use super::run::percent;
 use super::screen::Screen;
-use super::session::open_to_read;
+use super::session::stored_runs;
 use crate::console::Console;
 
 /// Say case by case whether the second run is faster or slower than the first
@@ -38,7 +38,7 @@ pub struct CompareArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
+    /// The directory of runs [default: $XDG_DATA_HOME/gush/runs]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
@@ -69,9 +69,9 @@ pub fn run(options: &CompareArgs) -> ExitCode {
 }
 
 fn compared(console: &Console, options: &CompareArgs) -> Result<Comparison, StoreError> {
-    let store = open_to_read(console, options.db.as_ref())?;
-    let run = |word: &str| store.run(&store.find(word)?);
-    Ok(compare::runs(&run(&options.first)?, &run(&options.second)?, options.margin))
+    let words = [options.first.clone(), options.second.clone()];
+    let (runs, _) = stored_runs(console, options.db.as_ref(), &words)?;
+    Ok(compare::runs(&runs[0], &runs[1], options.margin))
 }
 
 /// If other programs took more than this part, the default margin is wider, and a line says so.

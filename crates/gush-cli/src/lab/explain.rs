@@ -95,7 +95,7 @@ impl ExplainArgs {
             // Before the recording, which takes its time.
             takes_text_in_its_directory(path).map_err(Error::refused)?;
         }
-        drop(self.keep.check()?);
+        self.keep.check()?;
         // An interrupt ends perf's children and removes perf's file.
         interrupt::watch().map_err(|error| Error::failed("cannot watch for signals", error))?;
         let Named { suite, case } = &self.case;
@@ -160,8 +160,7 @@ impl ExplainArgs {
         }
         let mut status = ExitCode::SUCCESS;
         if !self.keep.no_store {
-            let stored = session::open(console, self.keep.db.as_ref())
-                .and_then(|mut store| store.insert(&run).map(|_| store));
+            let stored = self.keep.open().and_then(|store| store.insert(&run).map(|_| store));
             match stored {
                 Ok(store) => console.say(format_args!(
                     "stored as {} in {}: gush lab report {} makes a page",

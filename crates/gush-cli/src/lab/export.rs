@@ -8,7 +8,7 @@ use gush_lab::model::Run;
 use gush_lab::{csv, transfer};
 
 use super::screen;
-use super::session::open_to_read;
+use super::session::stored_runs;
 use crate::console::Console;
 
 /// Print stored runs, with every raw sample, as JSON or comma-separated values
@@ -30,17 +30,16 @@ pub struct ExportArgs {
     /// Print a row for every sample
     #[arg(long)]
     csv: bool,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
+    /// The directory of runs [default: $XDG_DATA_HOME/gush/runs]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
 
 pub fn run(options: &ExportArgs) -> ExitCode {
     let console = Console::new("gush lab export");
-    let runs = open_to_read(&console, options.db.as_ref())
-        .and_then(|store| store.runs_called(&options.runs));
+    let runs = stored_runs(&console, options.db.as_ref(), &options.runs);
     let text = if options.csv { rows } else { transfer::json };
-    screen::print(&console, runs.map(|runs| text(&runs)))
+    screen::print(&console, runs.map(|(runs, is_whole)| (text(&runs), is_whole)))
 }
 
 fn rows(runs: &[Run]) -> String {

@@ -11,7 +11,7 @@ use gush_text::table::{self, numbers, words};
 use serde::Serialize;
 
 use super::screen;
-use super::session::open_to_read;
+use super::session::stored_runs;
 use crate::console::Console;
 
 /// List the stored runs, or the figures of one, with their intervals
@@ -24,7 +24,7 @@ pub struct HistoryArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
+    /// The directory of runs [default: $XDG_DATA_HOME/gush/runs]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
@@ -34,16 +34,21 @@ pub fn run(options: &HistoryArgs) -> ExitCode {
     screen::print(&console, text(&console, options))
 }
 
-fn text(console: &Console, options: &HistoryArgs) -> Result<String, StoreError> {
-    let store = open_to_read(console, options.db.as_ref())?;
-    let Some(word) = &options.run else {
-        let runs = store.runs()?;
-        let listed = || runs.iter().map(listed).collect::<Vec<_>>();
-        return Ok(if options.json { json(&listed()) } else { table(&runs) });
+/// The text, and whether all runs that it is about could be read.
+fn text(console: &Console, options: &HistoryArgs) -> Result<(String, bool), StoreError> {
+    let (runs, is_whole) = stored_runs(console, options.db.as_ref(), options.run.as_slice())?;
+    let text = match &runs[..] {
+        [run] if options.run.is_some() => shown(run, options.json),
+        runs if options.json => json(&runs.iter().map(listed).collect::<Vec<_>>()),
+        runs => table(runs),
     };
-    let run = store.run(&store.find(word)?)?;
-    let figures = figures::of(&run);
-    if options.json {
+    Ok((text, is_whole))
+}
+
+/// The figures of one run.
+fn shown(run: &Run, as_json: bool) -> String {
+    let figures = figures::of(run);
+    if as_json {
         #[derive(Serialize)]
         struct Shown<'a> {
             #[serde(flatten)]
@@ -53,11 +58,11 @@ fn text(console: &Console, options: &HistoryArgs) -> Result<String, StoreError> 
             failures: &'a [gush_lab::model::Failure],
             figures: &'a [Figure],
         }
-        let Run { machine, warnings, failures, .. } = &run;
-        let shown = Shown { run: listed(&run), machine, warnings, failures, figures: &figures };
-        return Ok(json(&shown));
+        let Run { machine, warnings, failures, .. } = run;
+        let shown = Shown { run: listed(run), machine, warnings, failures, figures: &figures };
+        return json(&shown);
     }
-    Ok(detail(&run, &figures))
+    detail(run, &figures)
 }
 
 /// The JSON fields of a run.

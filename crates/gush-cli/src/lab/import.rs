@@ -9,7 +9,7 @@ use gush_lab::store::Store;
 use gush_lab::transfer;
 use gush_text::quote;
 
-use super::session;
+use super::session::path_of;
 use crate::console::Console;
 
 /// Take the runs of an export, so that machines can be compared; runs already present stay
@@ -20,20 +20,20 @@ pub struct ImportArgs {
     /// The output of gush lab export on the other machine; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
+    /// The directory of runs [default: $XDG_DATA_HOME/gush/runs]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
 
 pub fn run(options: &ImportArgs) -> ExitCode {
     let console = Console::new("gush lab import");
-    let mut store = match session::open(&console, options.db.as_ref()) {
+    let store = match path_of(options.db.as_ref()).and_then(|path| Store::open(&path)) {
         Ok(store) => store,
         Err(error) => return console.fail(error),
     };
     let mut status = ExitCode::SUCCESS;
     for file in &options.files {
-        match take(file, &mut store, &console) {
+        match take(file, &store, &console) {
             Ok(Taken { new, known }) => console.say(format_args!(
                 "{}: {new} new runs, {known} already present",
                 quote::if_needed(file)
@@ -54,7 +54,7 @@ struct Taken {
 
 fn take(
     file: &Path,
-    store: &mut Store,
+    store: &Store,
     console: &Console,
 ) -> Result<Taken, Box<dyn std::error::Error>> {
     let runs = if file == Path::new("-") {

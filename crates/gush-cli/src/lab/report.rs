@@ -12,7 +12,7 @@ use gush_lab::{report, transfer};
 use gush_text::{os_text, quote};
 
 use super::screen;
-use super::session::open_to_read;
+use super::session::stored_runs;
 use crate::console::Console;
 use crate::files::takes_text_in_its_directory;
 
@@ -31,7 +31,7 @@ pub struct ReportArgs {
     /// Write the page to PATH, - for standard output [default: $XDG_DATA_HOME/gush/report.html]
     #[arg(long, short = 'o', value_name = "PATH", visible_alias = "output")]
     report: Option<PathBuf>,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
+    /// The directory of runs [default: $XDG_DATA_HOME/gush/runs]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
@@ -44,23 +44,23 @@ pub fn run(options: &ReportArgs) -> ExitCode {
         return console.fail(why);
     }
     let place = || options.report.clone().map_or_else(default_path, Ok);
-    let write = |(runs, path): (Vec<Run>, PathBuf)| {
+    let write = |((runs, is_whole), path): ((Vec<Run>, bool), PathBuf)| {
         if path == Path::new("-") {
-            return Ok(report::html(&runs));
+            return Ok((report::html(&runs), is_whole));
         }
         report::write(&runs, &path).map_err(|error| error.to_string())?;
-        Ok(quote::if_needed(&path).to_string())
+        Ok((quote::if_needed(&path).to_string(), is_whole))
     };
     let chosen = runs(&console, options).and_then(|runs| Ok((runs, place()?)));
     screen::print(&console, chosen.and_then(write))
 }
 
-/// The requested runs, from files and from the store.
-fn runs(console: &Console, options: &ReportArgs) -> Result<Vec<Run>, String> {
+/// The requested runs, from files and from the store, and whether all could be read.
+fn runs(console: &Console, options: &ReportArgs) -> Result<(Vec<Run>, bool), String> {
     let is_file = |word: &String| word == "-" || word.contains('/') || word.ends_with(".json");
     let (files, words): (Vec<String>, Vec<String>) =
         options.runs.iter().cloned().partition(is_file);
-    let mut runs = Vec::new();
+    let (mut runs, mut is_whole) = (Vec::new(), true);
     for file in &files {
         let read = match file.as_str() {
             "-" => transfer::parse_from(io::stdin().lock()),
@@ -69,14 +69,15 @@ fn runs(console: &Console, options: &ReportArgs) -> Result<Vec<Run>, String> {
         runs.extend(read.map_err(|error| format!("{file}: {error}"))?);
     }
     if files.is_empty() || !words.is_empty() {
-        let stored = open_to_read(console, options.db.as_ref());
-        let stored = stored.and_then(|store| store.runs_called(&words));
-        runs.extend(stored.map_err(|error| error.to_string())?);
+        let stored = stored_runs(console, options.db.as_ref(), &words);
+        let (stored, all_stored) = stored.map_err(|error| error.to_string())?;
+        runs.extend(stored);
+        is_whole = all_stored;
     }
     if runs.is_empty() {
         return Err("no runs yet: gush lab, or gush lab import, makes the first".to_owned());
     }
-    Ok(runs)
+    Ok((runs, is_whole))
 }
 
 /// The default path of a page, in the directory of the store.

@@ -25,12 +25,14 @@ pub struct Screen {
     rows: Option<csv::Rows>,
 }
 
-/// Prints the text of a command, or reports why there is none.
-pub fn print(console: &Console, text: Result<String, impl Display>) -> ExitCode {
-    let print = |text: String| {
+/// Prints the text of a command, or reports why there is none. A text that is not whole is a
+/// failure.
+pub fn print(console: &Console, text: Result<(String, bool), impl Display>) -> ExitCode {
+    let print = |(text, is_whole): (String, bool)| {
         let mut screen = Screen::new(console.clone(), 0);
         screen.print(text.trim_end());
-        screen.status()
+        let status = if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        screen.ended().err().unwrap_or(status)
     };
     text.map_or_else(|error| console.fail(error), print)
 }
@@ -128,10 +130,5 @@ impl Screen {
     /// failed.
     pub fn ended(self) -> Result<(), ExitCode> {
         self.write_error.map_or(Ok(()), |error| Err(self.console.fail_output(&error)))
-    }
-
-    /// The exit status of a command that has printed all it had to say.
-    pub fn status(self) -> ExitCode {
-        self.ended().err().unwrap_or(ExitCode::SUCCESS)
     }
 }

@@ -28,7 +28,7 @@ const EARLIER: usize = 30;
 /// The place where a run is kept.
 #[derive(Debug, Clone, Args)]
 pub struct Keep {
-    /// Keep the run in the file PATH [default: $XDG_DATA_HOME/gush/lab.jsonl]
+    /// Keep the run in the directory PATH [default: $XDG_DATA_HOME/gush/runs]
     #[arg(long, value_name = "PATH", conflicts_with = "no_store")]
     pub db: Option<PathBuf>,
     /// Keep the run nowhere
@@ -39,35 +39,44 @@ pub struct Keep {
 impl Keep {
     /// Refuses a store that the user names and that cannot be used: better now than after the
     /// measuring. Without the default one the figures are shown all the same.
-    pub fn check(&self) -> Result<Option<Store>, Error> {
+    pub fn check(&self) -> Result<(), Error> {
         let store = self.db.as_ref().map(|path| Store::open(path));
-        store.transpose().map_err(|error| Error::refused(error.to_string()))
+        store.transpose().map(drop).map_err(|error| Error::refused(error.to_string()))
+    }
+
+    /// Opens the store named by the user, or the default one, for writing.
+    pub fn open(&self) -> Result<Store, StoreError> {
+        Store::open(&path_of(self.db.as_ref())?)
     }
 }
 
 /// The store named by the user, or the default one.
-fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
+pub fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
     db.map_or_else(store::default_path, |path| Ok(path.clone()))
 }
 
-/// Opens the store named by the user, or the default one, for reading, and prints its notices.
-pub fn open_to_read(console: &Console, db: Option<&PathBuf>) -> Result<Store, StoreError> {
-    let store = Store::read(&path_of(db)?)?;
-    say_notices(console, &store);
-    Ok(store)
-}
-
-/// Opens the store named by the user, or the default one, for writing, and prints its notices.
-pub fn open(console: &Console, db: Option<&PathBuf>) -> Result<Store, StoreError> {
-    let store = Store::open(&path_of(db)?)?;
-    say_notices(console, &store);
-    Ok(store)
-}
-
-fn say_notices(console: &Console, store: &Store) {
-    for notice in store.notices() {
-        console.say(notice);
+/// The stored runs that `words` mean; all that can be read for no words, after a message for each
+/// of the others, and whether there were no others.
+pub fn stored_runs(
+    console: &Console,
+    db: Option<&PathBuf>,
+    words: &[String],
+) -> Result<(Vec<Run>, bool), StoreError> {
+    let store = Store::read(&path_of(db)?);
+    if !words.is_empty() {
+        let runs: Result<_, _> = words.iter().map(|word| store.find(word)).collect();
+        return Ok((runs?, true));
     }
+    let mut is_whole = true;
+    let readable = |run: Result<Run, StoreError>| {
+        run.inspect_err(|error| {
+            console.say(error);
+            is_whole = false;
+        })
+        .ok()
+    };
+    let runs = store.runs()?.filter_map(readable).collect();
+    Ok((runs, is_whole))
 }
 
 /// Limits that end the measuring, whatever the schedule says.
@@ -89,8 +98,6 @@ pub struct Session {
     /// The run so far.
     pub run: Run,
     keep: Keep,
-    /// The store that the user names, until the run begins in it.
-    opened: Option<Store>,
     recording: Option<Recording>,
     is_unstored: bool,
     /// The warnings about the machine, until something is measured.
@@ -105,7 +112,7 @@ pub struct Session {
 impl Session {
     /// Begins on the machine that `probe` has looked at.
     pub fn begin(console: Console, keep: &Keep, probe: Probe) -> Result<Self, Error> {
-        let opened = keep.check()?;
+        keep.check()?;
         // A reader that leaves is an error of writing: the files of the cases are removed.
         gush_process::ignore_sigpipe();
         if let Err(error) = interrupt::watch() {
@@ -134,7 +141,6 @@ impl Session {
             counters,
             run,
             keep: keep.clone(),
-            opened,
             recording: None,
             is_unstored: false,
             unsaid,
@@ -161,14 +167,7 @@ impl Session {
         if is_begun || self.keep.no_store {
             return;
         }
-        let store = match self.opened.take() {
-            Some(store) => {
-                say_notices(&self.console, &store);
-                Ok(store)
-            }
-            None => open(&self.console, self.keep.db.as_ref()),
-        };
-        let begun = store.and_then(|store| store.begin(&self.run));
+        let begun = self.keep.open().and_then(|store| store.begin(&self.run));
         self.recording = self.stored(begun);
     }
 
@@ -272,9 +271,6 @@ impl Session {
             false => recording.forget(),
         });
         let store = ended.and_then(|ended| self.stored(ended));
-        if let Some(store) = &store {
-            say_notices(&self.console, store);
-        }
         let Self { console, run, wanted, is_unstored, keep, .. } = self;
         Ended { console, run, warnings, store, keep, is_unstored, wanted }
     }
@@ -351,14 +347,14 @@ pub fn interrupted_status() -> ExitCode {
 
 /// The runs before `this` that have figures.
 fn earlier(store: &Store, this: &Run) -> Result<Vec<Run>, StoreError> {
-    let mut runs = store.runs()?;
-    runs.retain(|run| run.id != this.id && !run.samples.is_empty());
-    runs.drain(..runs.len().saturating_sub(EARLIER));
-    // Thousands of cells with yes or no are no history, and would make the page huge.
-    for run in &mut runs {
+    let with_figures = |mut run: Run| {
+        // Thousands of cells with yes or no are no history, and would make the page huge.
         run.samples.retain(|sample| sample.measured.speed().is_some());
-    }
-    runs.retain(|run| !run.samples.is_empty());
+        (run.id != this.id && !run.samples.is_empty()).then_some(run)
+    };
+    let mut runs: Vec<Run> =
+        store.runs()?.rev().flatten().filter_map(with_figures).take(EARLIER).collect();
+    runs.reverse();
     Ok(runs)
 }
 

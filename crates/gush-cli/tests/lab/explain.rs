@@ -36,7 +36,7 @@ fn explained(args: &[&str], home: &Path) -> Option<Output> {
 fn the_kernels_time_is_explained_drawn_kept_and_reported() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (flame, report, db) = (path("flame.svg"), path("report.html"), path("lab.jsonl"));
+    let (flame, report, db) = (path("flame.svg"), path("report.html"), path("runs"));
     let files = ["--flame", &flame, "--report", &report, "--db", &db];
     let Some(output) = explained(&files, dir.path()) else { return };
     let reported = String::from_utf8(output.stdout.clone()).unwrap();
@@ -106,7 +106,7 @@ fn a_full_disk_is_a_failure_of_who_named_the_store() {
     let dir = TempDir::new().unwrap();
     let script = r#"set -e
         mount -t tmpfs -o size=8k none "$1"
-        status=0; "$2" lab explain pipe:write-read --db "$1/lab.jsonl" -- --bytes 128M || status=$?
+        status=0; "$2" lab explain pipe:write-read --db "$1/runs" -- --bytes 128M || status=$?
         echo "named: status $status"
         status=0; XDG_DATA_HOME="$1" "$2" lab explain pipe:write-read -- --bytes 128M || status=$?
         echo "usual: status $status"

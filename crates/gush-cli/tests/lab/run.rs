@@ -39,7 +39,7 @@ pub fn label(row: &str) -> &str {
 #[test]
 fn contenders_are_measured_compared_and_stored() {
     let dir = TempDir::new().unwrap();
-    let db = dir.path().join("lab.jsonl");
+    let db = dir.path().join("runs");
     let store = |words: &[&str]| {
         let (status, out, said) = ended(gush().arg("lab").args(words).arg("--db").arg(&db));
         assert_eq!(status, Some(0), "{words:?}: {said}");
@@ -54,7 +54,7 @@ fn contenders_are_measured_compared_and_stored() {
     assert!(out.contains("3 rounds, too few to be sure of anything"), "{out}");
     assert!(out.contains("Every output was compared: 65536 bytes, blake3 "), "{out}");
     assert!(out.contains("…, equal to the input\n"), "{out}");
-    assert_eq!(names(dir.path()), ["lab.jsonl"], "files are left");
+    assert_eq!(names(dir.path()), ["runs"], "files are left");
 
     let shown: Value = serde_json::from_str(&store(&["history", "last", "--json"])).unwrap();
     assert_eq!((&shown["state"], &shown["samples"]), (&"whole".into(), &6.into()));
@@ -376,7 +376,7 @@ fn a_slower_contender_is_status_2_if_asked_for() {
 #[test]
 fn a_run_without_a_sample_is_not_kept() {
     let dir = TempDir::new().unwrap();
-    let db = dir.path().join("runs.jsonl");
+    let db = dir.path().join("runs");
     let stored = |words: &[&str]| ended(gush().arg("lab").args(words).arg("--db").arg(&db));
     let (status, _, said) = stored(&["run", "-r", "1", "true"]);
     assert_eq!(status, Some(0), "{said}");

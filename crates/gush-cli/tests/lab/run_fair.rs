@@ -181,7 +181,7 @@ fn runs_that_failed_are_counted_next_to_their_figures() {
 
 /// The store of `dir`, and runs kept there.
 fn stored(dir: &Path, words: &[&str]) -> (Option<i32>, String, String) {
-    ended(gush().arg("lab").args(words).args(["--db", "lab.jsonl"]).current_dir(dir))
+    ended(gush().arg("lab").args(words).args(["--db", "runs"]).current_dir(dir))
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn other_circumstances_are_another_case() {
         ),
     ];
     for (first, second, difference) in pairs {
-        let _ = fs::remove_file(dir.path().join("lab.jsonl"));
+        let _ = fs::remove_dir_all(dir.path().join("runs"));
         for words in [first, second] {
             let (status, _, said) = stored(dir.path(), &[&base[..], words].concat());
             assert_eq!(status, Some(0), "{said}");

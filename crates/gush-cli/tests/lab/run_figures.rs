@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// error.
 fn lab(dir: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = gush();
-    command.current_dir(dir).arg("lab").args(words).arg("--db").arg(dir.join("lab.jsonl"));
+    command.current_dir(dir).arg("lab").args(words).arg("--db").arg(dir.join("runs"));
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))

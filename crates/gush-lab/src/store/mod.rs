@@ -1,33 +1,27 @@
-//! Every run made here, in one file that only grows, a line of JSON for each event: samples are in
-//! the file as soon as they are taken.
+//! Every run made here: a directory with a file for each run, which its one writer extends by whole
+//! lines. Samples are in the file as soon as they are taken.
 //!
 //! | room | holds |
 //! |---|---|
-//! | `line` | the lines: a run begun, a sample taken, a run ended, whole, or forgotten |
-//! | `log` | the file: locked for a moment, extended by whole lines; a torn line is moved to a second file; foreign files are refused |
-//! | `runs` | the runs of the file, in memory |
-//! | `record` | a run being made: begun, samples added, ended |
-//! | `name` | which run a word means: an id, the start of one, `last`, `last~1` |
+//! | `lines` | the file of a run: its lines, written and read |
+//! | `record` | a run being made: begun, samples added, ended; a run made elsewhere |
 //!
-//! Nothing here deletes or overwrites a file that cannot be read: a damaged file, a file that is no
-//! store, and a file of a newer gush are refused with a sentence, and stay as they are.
+//! Nothing here deletes or overwrites a file that cannot be read: a damaged file, a foreign one and
+//! one of a newer gush are refused with a sentence, stay as they are, and concern no other run.
 
-mod line;
-mod log;
-mod name;
+mod lines;
 mod record;
-mod runs;
 
-use std::cell::{RefCell, RefMut};
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::model::Run;
+use crate::transfer;
 use gush_text::os_text;
-use log::{Lock, Log, Torn};
-use runs::Runs;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 pub use record::{Recording, new_id};
 
@@ -46,20 +40,16 @@ pub enum StoreError {
     /// The directory for the store cannot be made.
     #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or use --no-store)", path = path.display(), answer = os_text(source))]
     Directory { path: PathBuf, source: io::Error },
-    /// The file is not a store, or a newer gush has written it.
+    /// The file or directory is no store, or a newer gush has written it.
     #[error("{path}: {why}", path = path.display())]
     Foreign {
         path: PathBuf,
         /// The kind of file found, and the remedy.
         why: String,
     },
-    /// Somebody has removed the file since it was opened.
-    #[error("{path}: the store was removed meanwhile (start again, or name another file with --db)", path = path.display())]
-    Removed { path: PathBuf },
-    /// A whole line cannot be understood.
+    /// A line of a run's file cannot be understood.
     #[error(
-        "{path}: line {line} cannot be understood: {why} (the file is left as it is: take the line out, or name another file \
-         with --db)",
+        "{path}: line {line} cannot be understood: {why} (the file is left as it is: move it elsewhere to be without this run)",
         path = path.display()
     )]
     Damaged { path: PathBuf, line: u64, why: String },
@@ -74,18 +64,16 @@ pub enum StoreError {
     Homeless,
 }
 
-/// The runs of one file.
+/// The runs of one directory.
 #[derive(Debug)]
 pub struct Store {
-    log: Log,
-    runs: RefCell<Runs>,
-    notices: RefCell<Vec<String>>,
+    path: PathBuf,
 }
 
-/// The default file of runs: `$XDG_DATA_HOME/gush/lab.jsonl`, by default under
-/// `~/.local/share` (XDG Base Directory Specification).
+/// The default directory of runs: `$XDG_DATA_HOME/gush/runs`, by default under `~/.local/share`
+/// (XDG Base Directory Specification).
 pub fn default_path() -> Result<PathBuf, StoreError> {
-    Ok(data_directory()?.join("lab.jsonl"))
+    Ok(data_directory()?.join("runs"))
 }
 
 /// Where gush keeps data: `$XDG_DATA_HOME/gush`, by default `~/.local/share/gush`.
@@ -100,95 +88,114 @@ pub fn data_directory() -> Result<PathBuf, StoreError> {
 }
 
 impl Store {
-    /// Opens the store at `path`, and makes a missing store and a missing directory.
+    /// The store at `path`, for reading.
+    pub fn read(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// The store at `path`, for writing; makes a missing directory.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            std::fs::create_dir_all(directory)
-                .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
-        }
-        match Self::locked_once(path) {
-            // Removed between the opening and the lock.
-            Err(StoreError::Removed { .. }) => Self::locked_once(path),
-            other => other,
-        }
-    }
-
-    fn locked_once(path: &Path) -> Result<Self, StoreError> {
-        let store = Self::of(Log::open(path)?);
-        // Locked once at the opening: a torn line is set aside before a run begins, and not in its
-        // middle.
-        let (_, torn) = store.log.lock()?;
-        store.notice(torn);
-        Ok(store)
-    }
-
-    /// Opens the store at `path` for reading; also where writing is not allowed.
-    pub fn read(path: &Path) -> Result<Self, StoreError> {
-        let store = Self::of(Log::open_to_read(path)?.ok_or_else(|| no_runs_yet(path))?);
-        let whole_bytes = store.catch_up()?.read_bytes;
-        store.notice(store.log.torn_after(whole_bytes));
-        Ok(store)
+        fs::create_dir_all(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => not_a_directory(path),
+            _ => StoreError::Directory { path: path.to_owned(), source: error },
+        })?;
+        accessat(CWD, path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|errno| failed(path, "cannot write to the store", errno.into()))?;
+        Ok(Self::read(path))
     }
 
     pub fn path(&self) -> &Path {
-        &self.log.path
+        &self.path
     }
 
-    /// Notices about the file for the user, as sentences, each returned once: a line that a killed
-    /// writer left unfinished.
-    pub fn notices(&self) -> Vec<String> {
-        self.notices.take()
+    /// All runs, the oldest first, each with the reason if it cannot be read.
+    pub fn runs(
+        &self,
+    ) -> Result<impl DoubleEndedIterator<Item = Result<Run, StoreError>>, StoreError> {
+        Ok(self.ids()?.into_iter().filter_map(|id| self.load(&id).transpose()))
     }
 
-    /// All runs, the oldest first.
-    pub fn runs(&self) -> Result<Vec<Run>, StoreError> {
-        Ok(self.catch_up()?.sorted().into_iter().cloned().collect())
+    /// The run that `word` means: an id, the unique start of one, `last`, or `last~N`, the Nth
+    /// before the last.
+    pub fn find(&self, word: &str) -> Result<Run, StoreError> {
+        let no_such = StoreError::NoSuchRun;
+        let ids = self.ids()?;
+        if ids.is_empty() {
+            return Err(no_runs_yet(&self.path));
+        }
+        if let Some(back) = back(word) {
+            let back = back.ok_or_else(|| {
+                no_such(format!("'{word}' is not a run: last~1 is the one before the last"))
+            })?;
+            let mut runs = ids.iter().rev().filter_map(|id| self.load(id).transpose());
+            return runs.nth(back).unwrap_or_else(|| {
+                Err(no_such(format!("'{word}' is before the first of {} runs", ids.len())))
+            });
+        }
+        let unknown = || no_such(format!("unknown run '{word}'; gush lab history lists them"));
+        let found: Vec<&String> = ids.iter().filter(|id| id.starts_with(word)).collect();
+        let id = match found[..] {
+            [id] => id,
+            [] => return Err(unknown()),
+            _ if ids.iter().any(|id| id == word) => word,
+            [first, .., last] => {
+                return Err(no_such(format!(
+                    "'{word}' could be {} runs, {first} to {last}: write more of the id",
+                    found.len(),
+                )));
+            }
+        };
+        self.load(id)?.ok_or_else(unknown)
     }
 
-    pub fn run(&self, id: &str) -> Result<Run, StoreError> {
-        let run = self.catch_up()?.get(id).cloned();
-        run.ok_or_else(|| StoreError::NoSuchRun(format!("unknown run '{id}'")))
+    /// The ids of all runs, the oldest first: by name, which begins with the second of the start,
+    /// and within a second by the time that the run has.
+    fn ids(&self) -> Result<Vec<String>, StoreError> {
+        let fails = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => no_runs_yet(&self.path),
+            io::ErrorKind::NotADirectory => not_a_directory(&self.path),
+            _ => failed(&self.path, CANNOT_READ, error),
+        };
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(fails)? {
+            let name = entry.map_err(fails)?.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(".jsonl"));
+            ids.extend(id.filter(|id| transfer::is_id(id)).map(str::to_owned));
+        }
+        ids.sort_unstable();
+        for same in ids.chunk_by_mut(|one, other| second(one) == second(other)) {
+            if same.len() > 1 {
+                same.sort_by_cached_key(|id| self.load(id).ok().flatten().map(|run| run.started));
+            }
+        }
+        Ok(ids)
     }
 
-    /// The runs that these words mean; all of them for no words.
-    pub fn runs_called(&self, words: &[String]) -> Result<Vec<Run>, StoreError> {
-        match words {
-            [] => self.runs(),
-            words => words.iter().map(|word| self.run(&self.find(word)?)).collect(),
+    fn path_of(&self, id: &str) -> PathBuf {
+        self.path.join(format!("{id}.jsonl"))
+    }
+
+    /// The run of this id as far as it is stored; `None` where no line of it is.
+    fn load(&self, id: &str) -> Result<Option<Run>, StoreError> {
+        let path = self.path_of(id);
+        match fs::read(&path) {
+            Ok(text) => Ok(lines::parse(&path, &text)?.map(|run| Run { id: id.to_owned(), ..run })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path, CANNOT_READ, error)),
         }
     }
+}
 
-    fn of(log: Log) -> Self {
-        Self { log, runs: RefCell::default(), notices: RefCell::default() }
-    }
+/// The second in which the run of this id began.
+fn second(id: &str) -> &str {
+    id.get(.."20261121-144355".len()).unwrap_or(id)
+}
 
-    /// The runs as the file has them now.
-    fn catch_up(&self) -> Result<RefMut<'_, Runs>, StoreError> {
-        let mut runs = self.runs.borrow_mut();
-        // Other processes append meanwhile, so each question reads on from where the last one
-        // ended.
-        runs.catch_up(&self.log)?;
-        Ok(runs)
-    }
-
-    /// The same, while nobody else writes.
-    fn catch_up_under(&self, _lock: &Lock<'_>) -> Result<RefMut<'_, Runs>, StoreError> {
-        let mut runs = self.runs.borrow_mut();
-        runs.read(&self.log)?;
-        Ok(runs)
-    }
-
-    fn notice(&self, torn: Option<Torn>) {
-        let Some(Torn { bytes, kept_in }) = torn else { return };
-        let done = match kept_in {
-            Some(path) => format!("kept in {}", path.display()),
-            None => "left out".to_owned(),
-        };
-        self.notices.borrow_mut().push(format!(
-            "{}: the last line was not finished, because its writer was killed or the disk was full: its {bytes} bytes are \
-             {done}",
-            self.path().display()
-        ));
+/// How many runs before the last: `last` 0, `last~2` 2; `Some(None)` for a number that is none.
+fn back(word: &str) -> Option<Option<usize>> {
+    match word.strip_prefix("last")? {
+        "" => Some(Some(0)),
+        rest => rest.strip_prefix('~').map(|number| number.parse().ok()),
     }
 }
 
@@ -199,11 +206,16 @@ fn no_runs_yet(path: &Path) -> StoreError {
     ))
 }
 
+fn not_a_directory(path: &Path) -> StoreError {
+    let why = "is not a directory: name a directory with --db".to_owned();
+    StoreError::Foreign { path: path.to_owned(), why }
+}
+
 const CANNOT_READ: &str = "cannot read the store";
 
 fn failed(path: &Path, what: &'static str, source: io::Error) -> StoreError {
     use io::ErrorKind::{
-        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull, WouldBlock,
+        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
     };
     let remedy = match source.kind() {
         StorageFull | QuotaExceeded | FileTooLarge => {
@@ -213,7 +225,6 @@ fn failed(path: &Path, what: &'static str, source: io::Error) -> StoreError {
         ReadOnlyFilesystem | PermissionDenied => {
             " (name another place with --db, or use --no-store)"
         }
-        WouldBlock => " (another process has been writing for a long time: try again)",
         _ => "",
     };
     StoreError::Failed { path: path.to_owned(), what, remedy, source }

@@ -1,11 +1,16 @@
 //! A run being made: every sample is in the file before the next is measured.
 
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 
-use super::line::{self, Line, Written};
-use super::log::Lock;
-use super::{Store, StoreError, failed};
+use super::{Store, StoreError, failed, lines};
 use crate::model::{Run, Sample};
+use crate::write_atomic::write_atomic;
+
+const CANNOT_STORE: &str = "cannot store the run";
 
 /// A new run's id: the time, so that ids sort, and four digits by chance, for runs of the same
 /// second.
@@ -14,54 +19,44 @@ pub fn new_id(started: Timestamp) -> String {
     format!("{time}-{:04x}", fastrand::u16(..))
 }
 
-/// A run that is being made, as far as the store is concerned.
+/// A run that is being made, as far as the store is concerned: the one writer of its file.
 #[derive(Debug)]
 pub struct Recording {
     store: Store,
-    run: String,
+    path: PathBuf,
+    file: File,
 }
 
 impl Store {
     /// Writes down that `run` begins.
     pub fn begin(self, run: &Run) -> Result<Recording, StoreError> {
-        // A long file is read before others have to wait.
-        drop(self.catch_up()?);
-        let lock = self.lock()?;
-        if self.catch_up_under(&lock)?.get(&run.id).is_some() {
-            return Err(taken(run));
+        let path = self.path_of(&run.id);
+        let file = File::create_new(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => taken(run),
+            _ => failed(&path, CANNOT_STORE, error),
+        })?;
+        let mut recording = Recording { store: self, path, file };
+        if let Err(error) = recording.write(&lines::begun(run)) {
+            // The error to report is that of writing.
+            let _ = recording.forget();
+            return Err(error);
         }
-        self.append(&lock, &Line::Begun(&without_samples(run)))?;
-        drop(lock);
-        Ok(Recording { run: run.id.clone(), store: self })
+        Ok(recording)
     }
 
     /// Adds a whole run that was made elsewhere; false when the store has the run already.
     ///
     /// A stored run without an end, exported while the run went on, is completed.
-    pub fn insert(&mut self, run: &Run) -> Result<bool, StoreError> {
-        drop(self.catch_up()?);
-        let lock = self.lock()?;
-        let known = self.catch_up_under(&lock)?.get(&run.id).cloned();
-        match known {
+    pub fn insert(&self, run: &Run) -> Result<bool, StoreError> {
+        match self.load(&run.id)? {
             Some(known) if known == *run || run.is_part_of(&known) => return Ok(false),
             Some(known) if !known.is_part_of(run) => return Err(taken(run)),
-            _ => {
-                let samples = run.samples.iter().collect();
-                self.append(&lock, &Line::Whole { run: &without_samples(run), samples })?;
-            }
+            _ => {}
         }
+        let path = self.path_of(&run.id);
+        write_atomic(&path, &lines::whole(run))
+            .map_err(|error| failed(&path, CANNOT_STORE, error))?;
         Ok(true)
-    }
-
-    fn lock(&self) -> Result<Lock<'_>, StoreError> {
-        let (lock, torn) = self.log.lock()?;
-        self.notice(torn);
-        Ok(lock)
-    }
-
-    fn append(&self, lock: &Lock<'_>, line: &Written<'_>) -> Result<(), StoreError> {
-        let written = line::bytes(line).map_err(Into::into).and_then(|line| lock.append(&line));
-        written.map_err(|error| failed(self.path(), "cannot store the run", error))
     }
 }
 
@@ -69,29 +64,32 @@ impl Recording {
     /// Adds a sample.
     ///
     /// # Errors
-    /// When the file cannot be written; earlier lines stay.
+    /// When the file cannot be written: earlier samples stay, and the recording is over.
     pub fn add(&mut self, sample: &Sample) -> Result<(), StoreError> {
-        let lock = self.store.lock()?;
-        self.store.append(&lock, &Line::Taken { run: self.run.clone(), sample })
+        self.write(&lines::sample(sample))
     }
 
     /// Writes down how `run` ended, waits until that is on the disk, and gives the store back.
     ///
     /// # Errors
     /// When the file cannot be written; the run then looks like one that was killed.
-    pub fn end(self, run: &Run) -> Result<Store, StoreError> {
-        self.store.append(&self.store.lock()?, &Line::Ended(&without_samples(run)))?;
-        self.store.log.sync()?;
+    pub fn end(mut self, run: &Run) -> Result<Store, StoreError> {
+        self.write(&lines::ended(run))?;
+        self.file.sync_all().map_err(|error| failed(&self.path, CANNOT_STORE, error))?;
         Ok(self.store)
     }
 
     /// Takes the run out of the store again, and gives the store back.
-    ///
-    /// # Errors
-    /// When the file cannot be written; the run then looks like one that was killed.
     pub fn forget(self) -> Result<Store, StoreError> {
-        self.store.append(&self.store.lock()?, &Line::Forgotten(self.run.clone()))?;
+        fs::remove_file(&self.path)
+            .map_err(|error| failed(&self.path, "cannot remove the run", error))?;
         Ok(self.store)
+    }
+
+    fn write(&mut self, line: &str) -> Result<(), StoreError> {
+        self.file
+            .write_all(line.as_bytes())
+            .map_err(|error| failed(&self.path, CANNOT_STORE, error))
     }
 }
 
@@ -100,10 +98,6 @@ fn taken(run: &Run) -> StoreError {
         "another run is called {} here: nothing of it was taken",
         run.id
     ))
-}
-
-fn without_samples(run: &Run) -> Run {
-    Run { samples: Vec::new(), ..run.clone() }
 }
 
 impl Run {
