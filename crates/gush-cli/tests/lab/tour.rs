@@ -23,7 +23,7 @@ fn tour(options: &[&str], suites: &[&str]) -> Option<String> {
     let report = shown.lines().last().unwrap().strip_prefix("report: ").expect(&shown);
     let sentences = shown.lines().rev().skip(1).take_while(|line| !line.is_empty()).count();
     assert!((2..=3).contains(&sentences), "{shown}");
-    assert!(fs::read_to_string(report).unwrap().starts_with("<!doctype html>"), "{report}");
+    assert!(fs::read_to_string(report).unwrap().starts_with("<!DOCTYPE html>"), "{report}");
     assert_eq!(fs::read_dir(files.path()).unwrap().count(), 0, "files are left");
 
     let mut history = gush();

@@ -1,9 +1,10 @@
 //! Bars: one measured figure per row, with its interval, samples, and the published figure.
 
+use maud::{Markup, html};
+
 use super::html::{axis, rules};
-use super::markup::{Html, each, html, when};
 use super::number::{self, around, figure};
-use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
+use super::page::{Cell, Figure, Table, Tone, numbers, words};
 use super::scale::{Scale, Tick};
 use crate::cases::distinct;
 use crate::stats::{Estimate, Interval};
@@ -48,11 +49,11 @@ pub struct Limit {
 pub fn figure_of(caption: impl Into<String>, unit: &str, bars: &[Bar], limits: &[Limit]) -> Figure {
     let caption = caption.into();
     let table = table(&caption, unit, bars);
-    Figure::new(caption).with("Bars", body(unit, bars, limits)).with("Table", Body::Table(table))
+    Figure::new(caption).with("Bars", drawn(unit, bars, limits)).with_table("Table", &table)
 }
 
 /// The bars on a linear scale, or on a logarithmic one where the shortest could not be seen.
-pub fn body(unit: &str, bars: &[Bar], limits: &[Limit]) -> Body {
+pub fn drawn(unit: &str, bars: &[Bar], limits: &[Limit]) -> Markup {
     let own = bars.iter().flat_map(|bar| bar.estimate.shown());
     let published = bars.iter().filter_map(|bar| bar.published).flat_map(|(a, b)| [a, b]);
     let values = own.chain(published).chain(limits.iter().map(|limit| limit.value));
@@ -60,118 +61,101 @@ pub fn body(unit: &str, bars: &[Bar], limits: &[Limit]) -> Body {
     let (min, max) = values.clone().fold((f64::INFINITY, 0.0), ends);
     let is_wide = max > 200.0 * min;
     let scale = if is_wide { Scale::logarithmic(values) } else { Scale::linear(values) };
-    Body::Drawn(drawn(unit, bars, limits, scale))
-}
-
-fn drawn(unit: &str, bars: &[Bar], limits: &[Limit], scale: Scale) -> Html {
     let limit = |limit: &Limit| Tick {
         at: scale.at(limit.value),
         text: format!("{}: {}", limit.text, figure(limit.value)),
     };
     let limits: Vec<Tick> = limits.iter().map(limit).collect();
-    let lines = html!("{}{}", rules("grid", &scale.ticks()), rules("limit", &limits));
-    html!(
-        "<div class=\"bars\">\n{}{}<ul>\n{}</ul>\n</div>\n",
-        legend(bars, &limits),
-        axis(&scale.ticks(), unit),
-        each(bars, |bar| row(bar, unit, &lines, scale)),
-    )
+    let ticks = scale.ticks();
+    let lines = html! { (rules("grid", &ticks)) (rules("limit", &limits)) };
+    html! {
+        div.bars {
+            (legend(bars, &limits))
+            (axis(&ticks, unit))
+            ul { @for bar in bars { (row(bar, unit, &lines, scale)) } }
+        }
+    }
 }
 
 /// The meanings of bars and lines, where there is more than one kind.
-fn legend(bars: &[Bar], limits: &[Tick]) -> Html {
+fn legend(bars: &[Bar], limits: &[Tick]) -> Markup {
     let has_published = bars.iter().any(|bar| bar.published.is_some());
     let has_unsound = bars.iter().any(|bar| bar.sound == Some(false));
-    when(has_published || has_unsound || !limits.is_empty(), || {
-        html!(
-            r#"<p class="legend">
-<span><svg width="26" height="12" aria-hidden="true"><rect class="bar" y="1" width="26" height="10"/></svg>{plain}</span>
-{unsound}{published}{limits}</p>
-"#,
-            plain = if has_unsound { "sound" } else { "measured here" },
-            unsound = when(has_unsound, || html!(
-                r#"<span><svg width="26" height="12" aria-hidden="true"><rect class="bar unsound" x=".5" y="1.5" width="25" height="9"/></svg>not sound</span>"#
-            )),
-            published = when(has_published, || html!(
-                r#"<span><svg width="26" height="12" aria-hidden="true"><rect class="published" x=".5" y="3.5" width="25" height="5"/></svg>published</span>"#
-            )),
-            limits = each(limits, |limit| html!(
-                r#"<span><svg width="26" height="12" aria-hidden="true"><line class="limit" x1="13" x2="13" y1="0" y2="12"/></svg>{}</span>"#,
-                limit.text
-            )),
-        )
-    })
+    let key = |mark: Markup, text: &str| {
+        html! { span { svg width="26" height="12" aria-hidden="true" { (mark) } (text) } }
+    };
+    let measured = if has_unsound { "sound" } else { "measured here" };
+    html! {
+        @if has_published || has_unsound || !limits.is_empty() {
+            p.legend {
+                (key(html! { rect.bar y="1" width="26" height="10" {} }, measured))
+                @if has_unsound {
+                    (key(html! { rect.bar.unsound x=".5" y="1.5" width="25" height="9" {} }, "not sound"))
+                }
+                @if has_published {
+                    (key(html! { rect.published x=".5" y="3.5" width="25" height="5" {} }, "published"))
+                }
+                @for limit in limits {
+                    (key(html! { line.limit x1="13" x2="13" y1="0" y2="12" {} }, &limit.text))
+                }
+            }
+        }
+    }
 }
 
 /// A bar over `lines`, between its name and its figures.
-fn row(bar: &Bar, unit: &str, lines: &Html, scale: Scale) -> Html {
-    html!(
-        r#"<li class="row">
-<span class="name"><code>{name}</code>{about}</span>
-<svg class="track" width="100%" height="40" aria-hidden="true" focusable="false">
-{lines}{bar}
-</svg>
-<span class="value"><b>{value}</b> <span class="sr">{unit}</span>{interval}{also}</span>
-</li>
-"#,
-        name = bar.name,
-        about = when(!bar.about.is_empty(), || html!("<small>{}</small>", bar.about)),
-        lines = lines,
-        bar = track(bar, scale),
-        value = figure(bar.estimate.value),
-        unit = unit,
-        interval = when(bar.estimate.interval.is_some(), || html!(
-            "<span class=\"sr\">, interval</span> <small>{}</small>",
-            around(bar.estimate)
-        )),
-        also = also(bar),
-    )
+fn row(bar: &Bar, unit: &str, lines: &Markup, scale: Scale) -> Markup {
+    html! {
+        li.row {
+            span.name { code { (bar.name) } @if !bar.about.is_empty() { small { (bar.about) } } }
+            svg.track width="100%" height="40" aria-hidden="true" focusable="false" {
+                (lines)
+                (track(bar, scale))
+            }
+            span.value {
+                b { (figure(bar.estimate.value)) } " " span.sr { (unit) }
+                @if bar.estimate.interval.is_some() {
+                    span.sr { ", interval" } " " small { (around(bar.estimate)) }
+                }
+                (also(bar))
+            }
+        }
+    }
 }
 
 /// The bar itself; higher up where the published figure is below.
-fn track(bar: &Bar, scale: Scale) -> Html {
-    let (top, middle): (usize, usize) = if bar.published.is_some() { (7, 15) } else { (12, 20) };
-    let Estimate { value, interval } = bar.estimate;
-    let spread = |Interval { low, high }| {
-        html!(
-            r#"<g class="spread" transform="translate(0 {middle})"><line x1="{low}%" x2="{high}%"/><line x1="{low}%" x2="{low}%" y1="-4" y2="4"/><line x1="{high}%" x2="{high}%" y1="-4" y2="4"/></g>
-"#,
-            middle = middle,
-            low = scale.at(low),
-            high = scale.at(high),
-        )
-    };
-    html!(
-        r#"<rect class="bar{unsound}" x="0" y="{top}" width="{to}%" height="16"/>
-{published}{spread}{dots}"#,
-        unsound = if bar.sound == Some(false) { " unsound" } else { "" },
-        top = top,
-        to = scale.at(value),
-        published = bar.published.map_or_else(Html::default, |(_, to)| html!(
-            "<rect class=\"published\" x=\"0\" y=\"26\" width=\"{}%\" height=\"7\"/>",
-            scale.at(to)
-        )),
-        spread = interval.map_or_else(Html::default, spread),
-        dots = html!(
-            r#"<g class="dots" transform="translate(0 {middle})">{dots}</g>"#,
-            middle = middle,
-            dots =
-                each(&bar.samples, |one| html!("<circle cx=\"{}%\" r=\"1.7\"/>", scale.at(*one))),
-        ),
-    )
+fn track(bar: &Bar, scale: Scale) -> Markup {
+    let (top, middle) = if bar.published.is_some() { (7, 15) } else { (12, 20) };
+    let place = |value: f64| format!("{}%", scale.at(value));
+    let down = format!("translate(0 {middle})");
+    html! {
+        rect.bar.unsound[bar.sound == Some(false)] x="0" y=(top) width=(place(bar.estimate.value)) height="16" {}
+        @if let Some((_, to)) = bar.published { rect.published x="0" y="26" width=(place(to)) height="7" {} }
+        @if let Some(Interval { low, high }) = bar.estimate.interval {
+            @let (low, high) = (place(low), place(high));
+            g.spread transform=(down) {
+                line x1=(low) x2=(high) {}
+                @for end in [low, high] { line x1=(end) x2=(end) y1="-4" y2="4" {} }
+            }
+        }
+        g.dots transform=(down) { @for one in &bar.samples { circle cx=(place(*one)) r="1.7" {} } }
+    }
 }
 
 /// Whether the way is sound, and the published figure.
-fn also(bar: &Bar) -> Html {
-    let sound = bar.sound.map_or_else(Html::default, |is_sound| {
-        let (class, word) = if is_sound { ("sound", "sound") } else { ("unsound", "not sound") };
-        html!("<span class=\"{}\">{}</span>", class, word)
-    });
-    let has_published = bar.published.is_some();
-    let published = when(has_published, || html!(" <small>published {}</small>", published(bar)));
-    when(bar.sound.is_some() || has_published, || {
-        html!("<span class=\"also\">{}{}</span>", sound, published)
-    })
+fn also(bar: &Bar) -> Markup {
+    html! {
+        @if bar.sound.is_some() || bar.published.is_some() {
+            span.also {
+                @match bar.sound {
+                    Some(true) => span.sound { "sound" },
+                    Some(false) => span.unsound { "not sound" },
+                    None => {},
+                }
+                @if bar.published.is_some() { " " small { "published " (published(bar)) } }
+            }
+        }
+    }
 }
 
 fn published(bar: &Bar) -> String {

@@ -1,12 +1,11 @@
 //! Runs as one HTML page that opens offline: figures, conclusions, and the samples themselves.
 //!
-//! Sections are data (`page.rs`) with figures in HTML and SVG (`bars.rs`); `html/` is the frame.
+//! Sections (`page.rs`) have figures in HTML and SVG (`bars.rs`); `html/` is the frame.
 //! The page makes no request, which its content security policy enforces, and has no script.
 
 mod bars;
 pub(crate) mod data;
 mod html;
-mod markup;
 pub(crate) mod number;
 pub(crate) mod page;
 mod render;
@@ -25,7 +24,8 @@ use crate::write_atomic;
 /// suite; older runs appear in the history, other machines among the facts. The same runs give the
 /// same page.
 pub fn html(runs: &[Run]) -> String {
-    html::page(&section::page(&data::Data::of(runs)), &render::policy(), render::STYLE).0
+    html::page(&section::page(&data::Data::of(runs)), &render::policy(), render::STYLE)
+        .into_string()
 }
 
 /// The conclusions of the runs, a sentence for each suite where a case was clearly faster than the

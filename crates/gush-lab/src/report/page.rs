@@ -1,6 +1,8 @@
-//! The parts of a page, as data; figures are drawn already.
+//! The parts of a page; figures and tables are drawn already where they are in a figure.
 
-use super::markup::Html;
+use maud::Markup;
+
+use super::html;
 use super::number::{around, figure};
 use crate::stats::Estimate;
 pub use gush_text::table::{Column, numbers, words};
@@ -49,7 +51,8 @@ pub struct Section {
 #[derive(Debug)]
 pub struct Figure {
     pub caption: String,
-    pub views: Vec<View>,
+    /// Each with its label.
+    pub views: Vec<(String, Markup)>,
     /// Print every view, since a reader of paper cannot switch.
     pub print_all: bool,
 }
@@ -59,33 +62,20 @@ impl Figure {
         Self { caption: caption.into(), views: Vec::new(), print_all: false }
     }
 
-    pub fn with(mut self, label: impl Into<String>, body: Body) -> Self {
-        self.views.push(View { label: label.into(), body });
+    pub fn with(mut self, label: impl Into<String>, body: Markup) -> Self {
+        self.views.push((label.into(), body));
         self
     }
 
+    pub fn with_table(self, label: impl Into<String>, table: &Table) -> Self {
+        let body = html::table(table, &self.caption);
+        self.with(label, body)
+    }
+
     /// A table that needs no other view.
-    pub fn of_table(table: Table) -> Self {
-        Self::new(table.caption.clone()).with("", Body::Table(table))
+    pub fn of_table(table: &Table) -> Self {
+        Self::new(table.caption.clone()).with_table("", table)
     }
-
-    pub fn print_all(self) -> Self {
-        Self { print_all: true, ..self }
-    }
-}
-
-#[derive(Debug)]
-pub struct View {
-    pub label: String,
-    pub body: Body,
-}
-
-#[derive(Debug)]
-pub enum Body {
-    Drawn(Html),
-    Table(Table),
-    Picture { href: String, alt: String, name: String },
-    Text { text: String },
 }
 
 /// A table; the first cell of a row is the row's heading.

@@ -7,7 +7,7 @@ use crate::cases::{CaseRun, SuiteRun};
 use crate::count::Calls;
 use crate::report::data::Data;
 use crate::report::number::{bytes, count};
-use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
+use crate::report::page::{Cell, Figure, Section, Table, numbers, words};
 
 pub fn section(data: &Data<'_>) -> Option<Section> {
     let suites: Vec<&SuiteRun<'_>> =
@@ -67,7 +67,7 @@ fn figure_of(counted: &[Counted<'_, '_>], published: bool) -> Figure {
         let own: Vec<&Counted<'_, '_>> =
             counted.iter().filter(|case| case.size_bytes() == size).collect();
         let label = size.map_or_else(|| "Other".to_owned(), bytes);
-        figure = figure.with(label.clone(), Body::Table(table(&label, &own, published)));
+        figure = figure.with_table(label.clone(), &table(&label, &own, published));
     }
     figure
 }

@@ -1,8 +1,10 @@
 //! Explanations of a case: flame graphs, call paths.
 
+use maud::html;
+
 use crate::report::data::Data;
 use crate::report::number::bytes;
-use crate::report::page::{Body, Figure, Section};
+use crate::report::page::{Figure, Section};
 use crate::report::render;
 
 pub fn section(data: &Data<'_>) -> Option<Section> {
@@ -15,17 +17,15 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
             let title = super::opened(&attachment.title);
             let caption = format!("{title}, {}", super::code(&case));
             let body = if attachment.media_type == "image/svg+xml" {
-                Body::Picture {
-                    href: render::data_uri("image/svg+xml", attachment.text.as_bytes()),
-                    alt: format!(
-                        "{} of {case}, {}",
-                        attachment.title,
-                        bytes(attachment.text.len() as u64)
-                    ),
-                    name: format!("{}.svg", case.replace([':', '/'], "-")),
+                let href = render::data_uri("image/svg+xml", attachment.text.as_bytes());
+                let size = bytes(attachment.text.len() as u64);
+                let name = format!("{}.svg", case.replace([':', '/'], "-"));
+                html! {
+                    div.picture { img src=(href) alt={ (attachment.title) " of " (case) ", " (size) }; }
+                    p { a.button download=(name) href=(href) { "Save as " (name) } }
                 }
             } else {
-                Body::Text { text: attachment.text.clone() }
+                html! { pre tabindex="0" { (attachment.text) } }
             };
             Figure::new(caption).with("", body)
         })

@@ -4,7 +4,7 @@ use crate::cases::{CaseRun, SuiteRun};
 use crate::compare;
 use crate::report::data::Data;
 use crate::report::number::times;
-use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
+use crate::report::page::{Cell, Figure, Section, Table, Tone, numbers, words};
 use crate::stats::Verdict;
 use gush_text::plural;
 
@@ -67,5 +67,5 @@ fn figure_of<'a>(suite: &str, mut taken: Vec<&'a SuiteRun<'a>>) -> Option<Figure
         table.rows.push(row);
     }
     let caption = format!("{}, run by run", super::code(suite));
-    (!table.rows.is_empty()).then(|| Figure::new(caption).with("", Body::Table(table)))
+    (!table.rows.is_empty()).then(|| Figure::new(caption).with_table("", &table))
 }

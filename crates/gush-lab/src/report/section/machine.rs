@@ -22,7 +22,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         id: "machine",
         title: title.to_owned(),
         figures: tables
-            .map(Figure::of_table)
+            .map(|table| Figure::of_table(&table))
             .chain(doubts(&data.runs))
             .chain(left_out(&data.runs))
             .collect(),
@@ -180,7 +180,7 @@ fn doubts(runs: &[&Run]) -> Option<Figure> {
         let sentences = sentences.collect::<Vec<_>>().join(" ");
         table.rows.push(vec![Cell::code(&run.id), sentences.into()]);
     }
-    (!table.rows.is_empty()).then(|| Figure::of_table(table))
+    (!table.rows.is_empty()).then(|| Figure::of_table(&table))
 }
 
 /// Every case that could not be measured, with the reason; none when all could.
@@ -193,7 +193,7 @@ fn left_out(runs: &[&Run]) -> Option<Figure> {
             vec![Cell::code(&run.id), Cell::code(case), failure.error.as_str().into()]
         }));
     }
-    (!table.rows.is_empty()).then(|| Figure::of_table(table))
+    (!table.rows.is_empty()).then(|| Figure::of_table(&table))
 }
 
 fn short(span: Result<jiff::Span, jiff::Error>) -> jiff::SignedDuration {

@@ -9,7 +9,7 @@ use crate::model::Run;
 use crate::report::bars::{self, Bar, Limit};
 use crate::report::data::Data;
 use crate::report::number::{bytes, figure, times_between};
-use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};
+use crate::report::page::{Cell, Column, Figure, Section, Table, numbers, words};
 use crate::stats::{self, Estimate};
 use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK, memory};
 
@@ -347,15 +347,15 @@ fn along(taken: &SuiteRun<'_>, quantity: &Quantity, axis: Axis) -> Vec<Figure> {
 fn along_one(own: Vec<(u64, Bar)>, group: &str, quantity: &Quantity, axis: Axis) -> Figure {
     let sizes = BTreeSet::from_iter(own.iter().map(|(size, _)| *size));
     let caption = format!("{} by {}{}", quantity.caption, axis.label.to_lowercase(), below(group));
-    let table = Body::Table(table(&caption, quantity.unit, &own, &sizes));
+    let table = table(&caption, quantity.unit, &own, &sizes);
     let mut by_size: BTreeMap<u64, Vec<Bar>> = BTreeMap::new();
     own.into_iter().for_each(|(size, bar)| by_size.entry(size).or_default().push(bar));
     let mut figure = Figure::new(caption);
     // The largest first: there the time of opening and closing counts least.
     for (size, bars) in by_size.iter().rev() {
-        figure = figure.with(bytes(*size), bars::body(quantity.unit, bars, &[]));
+        figure = figure.with(bytes(*size), bars::drawn(quantity.unit, bars, &[]));
     }
-    figure.with("Table", table)
+    figure.with_table("Table", &table)
 }
 
 /// Every case by place.

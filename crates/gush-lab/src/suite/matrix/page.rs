@@ -9,7 +9,7 @@ use super::{Kind, Method, SUITE};
 use crate::cases::SuiteRun;
 use crate::report::data::Data;
 use crate::report::number::{count, figure};
-use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
+use crate::report::page::{Cell, Figure, Section, Table, Tone, words};
 
 /// The content of a grid's cell; the fastest of all has `most` GiB/s.
 fn cell(tried: &view::Cell<'_>, most: f64) -> Cell {
@@ -38,7 +38,7 @@ pub(super) fn section(data: &Data<'_>) -> Option<Section> {
     ];
     notes.extend(skipped(suite, &cells));
     let of_table = |(table, note): (Table, &str)| {
-        Figure::of_table(Table { caption: format!("{}; {note}", table.caption), ..table })
+        Figure::of_table(&Table { caption: format!("{}; {note}", table.caption), ..table })
     };
     let mut figures: Vec<Figure> = s4::tables(&cells).into_iter().map(of_table).collect();
     figures.push(figure_of(&cells));
@@ -65,7 +65,8 @@ fn methods<'a>(cells: &Cells<'a>) -> Vec<&'a str> {
 fn figure_of(cells: &Cells<'_>) -> Figure {
     let methods = methods(cells);
     let most = cells.cells.values().filter_map(view::Cell::speed).fold(1.0, f64::max);
-    let mut figure = Figure::new("Source (rows) to target (columns), method by method").print_all();
+    let mut figure = Figure::new("Source (rows) to target (columns), method by method");
+    figure.print_all = true;
     if methods.len() > 1 {
         let caption = format!("How many of {} methods work", methods.len());
         let all = grid(&caption, &cells.kinds, &cells.kinds, |from, to| {
@@ -77,12 +78,12 @@ fn figure_of(cells: &Cells<'_>) -> Figure {
                 _ => Cell::toned(count(works as u64), Tone::heat(share)),
             })
         });
-        figure = figure.with("All", all);
+        figure = figure.with_table("All", &all);
     }
     for method in methods {
         let [sources, targets] = [true, false].map(|is_source| cells.kinds_of(method, is_source));
         let tried = |from, to| cells.get(method, from, to).map(|tried| cell(tried, most));
-        figure = figure.with(method, grid(method, &sources, &targets, tried));
+        figure = figure.with_table(method, &grid(method, &sources, &targets, tried));
     }
     figure
 }
@@ -92,7 +93,7 @@ fn grid(
     sources: &[Kind],
     targets: &[Kind],
     cell: impl Fn(Kind, Kind) -> Option<Cell>,
-) -> Body {
+) -> Table {
     let mut columns = vec![words("From ↓ to →")];
     columns.extend(targets.iter().map(|target| words(target.name())));
     let mut table = Table { grid: true, ..Table::new(caption, &columns) };
@@ -103,7 +104,7 @@ fn grid(
             table.rows.push(row.into_iter().map(Option::unwrap_or_default).collect());
         }
     }
-    Body::Table(table)
+    table
 }
 
 fn said(cells: &Cells<'_>) -> Vec<String> {
