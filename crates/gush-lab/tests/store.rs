@@ -238,6 +238,16 @@ fn a_forgotten_run_is_gone() {
 }
 
 #[test]
+fn a_run_that_is_removed_while_it_is_made_is_reported() {
+    let (_dir, path) = place();
+    let run = runs().remove(0);
+    let recording = Store::open(&path).unwrap().begin(&run).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    let said = recording.end(&run).unwrap_err().to_string();
+    assert!(said.contains("cannot store the run: No such file or directory"), "{said}");
+}
+
+#[test]
 fn no_text_breaks_out_of_its_line() {
     let (_dir, path) = place();
     let store = Store::open(&path).unwrap();

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use rustix::io::Errno;
 
 use super::{Store, StoreError, failed, lines};
 use crate::model::{Run, Sample};
@@ -75,7 +77,12 @@ impl Recording {
     /// When the file cannot be written; the run then looks like one that was killed.
     pub fn end(mut self, run: &Run) -> Result<Store, StoreError> {
         self.write(&lines::ended(run))?;
-        self.file.sync_all().map_err(|error| failed(&self.path, CANNOT_STORE, error))?;
+        let fails = |error| failed(&self.path, CANNOT_STORE, error);
+        self.file.sync_all().map_err(fails)?;
+        // Nobody would find what is in a file without a name.
+        if self.file.metadata().map_err(fails)?.nlink() == 0 {
+            return Err(fails(Errno::NOENT.into()));
+        }
         Ok(self.store)
     }
 
