@@ -379,3 +379,23 @@ fn the_list_of_a_directory_comes_to_no_file_whose_mode_is_kept() {
     let output = crate::common::cp::script(dir.path(), script);
     assert_eq!(stdout(&output).matches("user:1:").count(), 2, "{}", stdout(&output));
 }
+
+/// After a kill between mkdir(2) and chmod(2) nothing would show that bits are still to come.
+#[test]
+fn a_new_read_only_directory_is_writable_from_the_first() {
+    let mut traced = match strace(&["-o", "calls", "-e", "trace=mkdirat,mkdir"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let text = "mkdir -p a/d && chmod 555 a/d a";
+    assert!(script(dir.path(), text).status.success());
+    traced.args(["cp", "-rT", "a", "t"]).current_dir(dir.path());
+    assert!(traced.status().unwrap().success());
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let made = calls.lines().filter(|call| call.contains(", 0755)")).count();
+    assert_eq!(made, 2, "{calls}");
+    let bits = fs::metadata(dir.path().join("t/d")).unwrap().permissions().mode();
+    assert_eq!(bits & 0o777, 0o555);
+    assert!(script(dir.path(), "chmod -R u+w .").status.success());
+}

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::filter::GitIgnored;
 use crate::metadata::{Handle, Transfer, umask};
-use crate::new_directory::{self, Entered};
+use crate::new_directory::{self, Entered, lacks_owner_bits};
 use crate::options::{CopyOptions, ModeRule};
 use crate::place::{FileId, Place, kind};
 use crate::tree::held;
@@ -177,6 +177,11 @@ impl Folder {
         act(&Place::below(held.as_fd(), Path::new(name), &shown))
     }
 
+    /// Does a copy first give this directory, which was there, the bits that are lacking?
+    pub(super) fn lends(&self, options: &CopyOptions) -> bool {
+        options.preserve.mode == ModeRule::Keep && lacks_owner_bits(&self.stat)
+    }
+
     /// Enters the directory with a name, which is made where nothing is. The root of a mirror
     /// spares what is [`Spared`]. A symbolic link is not followed. A dry run makes nothing: below a
     /// directory that is not there it finds nothing.
@@ -198,17 +203,26 @@ impl Folder {
             let entered = match there {
                 Some(there) if kind(&there) == FileType::Directory => {
                     let found = Entered::find(place, false)?;
-                    // Otherwise nothing would give it its own mode after a kill.
-                    if !is_dry && options.preserve.mode == ModeRule::Keep {
+                    // Without -a only one that looks like the work of an earlier copy: nothing
+                    // would give another one its own mode after a kill.
+                    let bits = found.stat.st_mode & 0o7777;
+                    let is_complete = options.resume
+                        && options.preserve.mode == ModeRule::Umask
+                        && lacks_owner_bits(&found.stat)
+                        && bits & 0o777 == metadata.mode & 0o777 & !umask();
+                    if !is_dry && (is_complete || options.preserve.mode == ModeRule::Keep) {
                         found.lend_bits();
                     }
-                    found
+                    Entered { restore_bits: is_complete.then_some(bits), ..found }
                 }
                 Some(_) => {
                     let text = "cannot overwrite non-directory {} with directory";
                     return Err(Error::refusal(place.shown, text));
                 }
-                None if is_dry => Entered::imagine(place, self.stat, !self.is_new)?,
+                None if is_dry => {
+                    let asks = !self.is_new && !self.lends(options);
+                    Entered::imagine(place, self.stat, asks)?
+                }
                 None => {
                     let bits = metadata.mode & 0o7777;
                     let withheld = new_directory::withheld_bits(&options.preserve, bits);

@@ -9,8 +9,7 @@ use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
 use super::metadata::EntryMetadata;
 use crate::error::Error;
-use crate::new_directory::lacks_owner_bits;
-use crate::options::{CopyOptions, ModeRule};
+use crate::options::CopyOptions;
 use crate::{open, rehearsal, special};
 
 impl Folder {
@@ -28,7 +27,7 @@ impl Folder {
         if self.is_new() {
             return Ok(());
         }
-        let is_lent = options.preserve.mode == ModeRule::Keep && lacks_owner_bits(&self.stat);
+        let is_lent = self.lends(options);
         let lent = |errno| if is_lent && errno == Errno::ACCESS { Ok(()) } else { Err(errno) };
         self.with(name, |place| {
             let cannot = |errno| match metadata.kind() {
