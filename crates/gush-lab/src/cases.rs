@@ -14,7 +14,7 @@ use crate::suite;
 
 /// The cases with samples, without those that failed, in the order of the run's descriptions.
 pub(crate) fn suites(run: &Run) -> Vec<SuiteRun<'_>> {
-    // A case that failed later is out altogether: its earlier samples may be of the same fault.
+    // A case that failed later is left out: its earlier samples may be of the same fault.
     all(run, |sample| run.failure_of(&sample.suite, &sample.case).is_none())
 }
 

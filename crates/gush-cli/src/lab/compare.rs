@@ -170,7 +170,7 @@ fn left_out(comparison: &Comparison) -> String {
         );
     }
     for Failed { run, failure: Failure { suite, case, error } } in failed {
-        text += &format!("not compared: {suite} {case} is out in {run}: {error}\n");
+        text += &format!("not compared: {suite} {case} is left out in {run}: {error}\n");
     }
     for (index, alone) in alone.iter().enumerate().filter(|(_, alone)| **alone > 0) {
         let have = if *alone == 1 { "case has" } else { "cases have" };

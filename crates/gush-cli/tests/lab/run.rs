@@ -265,35 +265,39 @@ fn a_program_that_a_hook_installs_is_the_one_that_runs() {
     }
 }
 
-/// Contenders run in turn: what one does is there for the others.
+/// Contenders run in turn: what one installs or removes, or its hook, is so for the next.
 #[test]
 fn a_program_that_another_contender_installs_or_removes_is_looked_for_again() {
-    for (change, ran) in [("cp {here}/new {here}/b/tool", "new"), ("rm -f {here}/b/tool", "old")] {
+    for (command, hook, ran) in [
+        ("true", "cp {here}/new {here}/b/tool", "new"),
+        ("cp {here}/new {here}/b/tool", "", "new"),
+        ("rm -f {here}/b/tool", "", "old"),
+    ] {
         let dir = TempDir::new().unwrap();
         let here = dir.path().display().to_string();
-        for (place, name) in [("a/tool", "old"), ("b/tool", "first"), ("new", "new")] {
+        // Both find another one at first.
+        let first = if ran == "new" { "ignored" } else { "b/tool" };
+        for (place, name) in [("a/tool", "old"), (first, "first"), ("new", "new")] {
             let path = dir.path().join(place);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, format!("#!/bin/sh\n: >{here}/ran-{name}\n")).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         }
-        let change = change.replace("{here}", &here);
-        // The hook of another contender, or its command.
-        let hook = if ran == "new" { format!("conclude = '{change}'") } else { String::new() };
-        let command = if ran == "new" { "true" } else { &change };
+        fs::create_dir_all(dir.path().join("b")).unwrap();
+        let hook = if hook.is_empty() { String::new() } else { format!("conclude = '{hook}'") };
         let cases = format!(
-            "[[comparison]]\nname = 'pair'\nabout = 'x'\n[[comparison.contender]]
-            name = 'other'\ncommand = '{command}'\n{hook}
-            [[comparison.contender]]\nname = 'tool'\ncommand = 'tool x'"
+            "[[comparison]]\nname = 'pair'\nabout = 'x'
+            [[comparison.contender]]\nname = 'tool'\ncommand = 'tool x'
+            [[comparison.contender]]\nname = 'other'\ncommand = '{command}'\n{hook}"
         );
-        fs::write(dir.path().join("c.toml"), cases).unwrap();
+        fs::write(dir.path().join("c.toml"), cases.replace("{here}", &here)).unwrap();
         let path = format!("{here}/b:{here}/a:{}", std::env::var("PATH").unwrap());
         let mut lab = lab(dir.path());
         let (status, _, said) = ended(
             lab.env("PATH", path).current_dir(dir.path()).args(["-r", "3", "-w", "1", "./c.toml"]),
         );
         assert_eq!(status, Some(0), "{said}");
-        assert!(dir.path().join(format!("ran-{ran}")).exists(), "{ran}: {said}");
+        assert!(dir.path().join(format!("ran-{ran}")).exists(), "{command} {hook}: {said}");
     }
 }
 

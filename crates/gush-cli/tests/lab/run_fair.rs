@@ -271,7 +271,7 @@ fn who_is_out_has_no_figure_anywhere() {
     let page = fs::read_to_string(dir.path().join("page.html")).unwrap();
     // The download of the run, at the end, has all samples.
     let text = page.split("<section id=\"samples\"").next().unwrap();
-    let said = "./late {in} {out} {dir}</code> is out: wrong output: it differs from that of cp {in} {out}";
+    let said = "./late {in} {out} {dir}</code> is left out: wrong output: it differs from that of cp {in} {out}";
     assert!(text.contains(said), "{text}");
     assert!(!text.contains("times ("), "a contender that is out is compared with nobody");
     let (_, out, _) = stored(dir.path(), &["history", "last", "--json"]);
@@ -281,7 +281,7 @@ fn who_is_out_has_no_figure_anywhere() {
     assert_eq!(cases, ["cp {in} {out}"]);
     let (status, out, _) = stored(dir.path(), &["compare"]);
     assert_eq!(status, Some(0), "{out}");
-    assert!(out.contains("not compared: run ./late {in} {out} {dir} is out in "), "{out}");
+    assert!(out.contains("not compared: run ./late {in} {out} {dir} is left out in "), "{out}");
     assert!(!out.contains("\nrun ./late"), "{out}");
 }
 

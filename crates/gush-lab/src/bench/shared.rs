@@ -21,11 +21,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Does a command run around each run of some contender?
-    pub(super) fn has_hooks(&self) -> bool {
+    /// Do other commands run between the runs of a contender?
+    pub(super) fn has_others(&self) -> bool {
         let Comparison { prepare, conclude, entries, .. } = &self.rules;
         let own = |entry: &Entry| entry.prepare.is_some() || entry.conclude.is_some();
-        prepare.is_some() || conclude.is_some() || entries.iter().any(own)
+        prepare.is_some() || conclude.is_some() || entries.len() > 1 || entries.iter().any(own)
     }
 
     /// Whether a hook names the input, and so may recreate it.

@@ -210,7 +210,7 @@ impl Workplace {
             let kept = self.scratch.keep();
             let kept = kept.map_err(|error| Error::failed("cannot keep the files", error))?;
             return Err(Error::refused(format!(
-                "{changed_by} changed the input: its files are kept in '{}'",
+                "{changed_by} changed the input: what the commands left is kept in '{}', as parts of the input may be there",
                 kept.display()
             )));
         }

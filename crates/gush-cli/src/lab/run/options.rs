@@ -19,9 +19,9 @@ use super::super::session::Keep;
     max_term_width = 100,
     after_help = "In a COMMAND {in} is the input, {out} a path for the output, {dir} a directory for whatever --setup \
                   makes, {gush} this program, and {NAME} a parameter. A shell starts the commands only if one of them needs one. Every {out} is compared, \
-                  and with --output check the standard output of commands that name no {out}: a contender that \
-                  writes something else than the first is out, and so is one that makes a link. A contender that \
-                  changes {in} is out; files of yours that it moved are kept. The processor time and memory of programs that go on after \
+                  and with --output check the standard output of commands that name no {out}: a contender \
+                  is disqualified if its output differs from the first one's or is a link, or if it changes {in} \
+                  (with --input FILE the file itself, not a copy); what it moved to {out} or {dir} is kept. The processor time and memory of programs that go on after \
                   their command has ended are not counted: a warning names such commands.\n\n\
                   The options of hyperfine 1.20, and --env of 2.0, mean the same here, but for --input (with --stdin the commands read \
                   it); --style, --export-asciidoc and --export-orgmode are missing. CSV and JSON have the form of 1.20. A command that does not name a parameter is there once, and {NAME} in \
@@ -92,7 +92,7 @@ pub struct RunArgs {
     /// Take at most N rounds [default: 500]
     #[arg(short = 'M', long, value_name = "N", value_parser = at_least_one(), conflicts_with = "runs")]
     max_runs: Option<u32>,
-    /// Begin no round after TIME, once the least number is taken [default: 3s for each contender]
+    /// Start no round after TIME, once --min-runs is reached [default: 3s for each contender]
     #[arg(long, value_name = "TIME", value_parser = some_time, conflicts_with = "runs")]
     time: Option<Duration>,
     /// Run each contender N times before the first round, and the first one at least once if

@@ -134,8 +134,8 @@ impl Contender {
         let program = words.swap_remove(0);
         let found = start::found(Path::new(&program));
         let is_missing = found.is_none();
-        // Each run searches where a hook may install another one, or the environment has its PATH.
-        let is_fixed = !self.shared.has_hooks() && self.env.iter().all(|(name, _)| name != "PATH");
+        // Each run searches where another command may install one, or the environment has its PATH.
+        let is_fixed = !self.shared.has_others() && self.env.iter().all(|(name, _)| name != "PATH");
         self.program.replace(found.filter(|_| is_fixed));
         is_missing.then_some(program)
     }
@@ -250,11 +250,7 @@ impl Contender {
         let counting = Counting::begin(self.rules())?;
         // After pipes and files are ready: the clock is the command's.
         let begun = Instant::now();
-        let mut running = match children::start_group(&mut command) {
-            // A command has removed the program that was found: another may have its name.
-            Err(_) if self.program.take().is_some() => return self.run(iteration, counts),
-            started => started?,
-        };
+        let mut running = children::start_group(&mut command)?;
         // The copies of descriptors in here would keep a pipe open.
         drop(command);
         if let Some(mut printed) = running.child().stdout.take() {

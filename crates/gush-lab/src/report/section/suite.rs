@@ -88,7 +88,7 @@ const TIMES: [Quantity; 2] = [
 fn out(taken: &SuiteRun<'_>) -> impl Iterator<Item = String> {
     taken
         .failures()
-        .map(|failure| format!("{} is out: {}.", code(&failure.case), plain(&failure.error)))
+        .map(|failure| format!("{} is left out: {}.", code(&failure.case), plain(&failure.error)))
 }
 
 /// Where the published figures come from, and of which machine they are.
