@@ -473,6 +473,13 @@ fn goes_together(args: &PvArgs, given: &[&'static str]) -> Result<(), String> {
             return Err(format!("--{name} requires {needed}"));
         }
     }
+    if let (Some(algorithm), Some(expected)) = (args.checksum, &args.expect) {
+        let digits = algorithm.start().text().len();
+        if expected.len() != digits {
+            let (name, given) = (algorithm.name(), expected.len());
+            return Err(format!("--expect has {given} digits, and {name} has {digits}"));
+        }
+    }
     Ok(())
 }
 
@@ -579,7 +586,7 @@ mod tests {
             "extra-display" => "process:%b",
             "checksum" => "xxh3",
             "monitor" => "in",
-            "expect" => "aB",
+            "expect" => "0123456789abcdeF",
             _ => "5",
         }
     }
@@ -676,6 +683,10 @@ mod tests {
                 "--checksum needs a value; choose from blake3, xxh3, sha256".into(),
             ),
             (&["--expect=ab"], "--expect requires --checksum".into()),
+            (
+                &["--checksum=sha256", "--expect=ab"],
+                "--expect has 2 digits, and sha256 has 64".into(),
+            ),
             (&["-q", "--quiet=x"], "option '--quiet' doesn't allow an argument".into()),
             (&["-s"], "option requires an argument -- 's'".into()),
             (&["-qj"], "invalid option -- 'j'".into()),

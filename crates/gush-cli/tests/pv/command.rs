@@ -82,7 +82,7 @@ fn the_status_is_the_commands() {
         ("$G pv -o /dev/full source -- sh -c 'cat; exit 7'", 16, "No space left on device"),
         ("$G pv source -- cat | true; exit ${PIPESTATUS[0]}", 141, ""),
         ("$G pv -U store source -- cat", 64, "-U cannot be used with a command"),
-        ("$G pv source --checksum xxh3 --expect 00 -- cat >/dev/null", 16, "xxh3 "),
+        ("$G pv source --checksum xxh3 --expect 0000000000000000 -- cat >/dev/null", 16, "xxh3 "),
     ] {
         let output = shell(dir.path(), line);
         assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
