@@ -42,7 +42,7 @@ pub struct LinkArgs {
     pub make_cert: Option<Vec<OsString>>,
 
     /// Check the addresses, options, certificates, keys and users, open nothing, and exit with 0 or
-    /// a message; ports, programs and directories are not tried
+    /// a message; files, ports, programs and directories are not tried
     #[arg(long)]
     pub check: bool,
     /// Prefix messages with the name of the command that started this link
@@ -81,7 +81,8 @@ pub struct LinkArgs {
     /// Move by NAME or fail; auto picks the fastest sound method
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method::parser(&METHODS))]
     pub method: Choice,
-    /// Hand no page of a file on by reference, where a later write to the file would show
+    /// Never send pages of a file by reference, where a later write to the file can change data
+    /// that was already sent
     #[arg(long)]
     pub isolated: bool,
     /// Append a copy of the data from the first address to the second to FILE; copied data passes

@@ -309,10 +309,11 @@ impl ArgumentValue for Through {
             }
             (byte == b':' && depth == 0).then_some(argument.piece.start + at)
         });
-        // The proxy has one colon before its port; the next one begins the target.
+        // The proxy has one colon before its port; the next one begins the destination.
         let Some(middle) = colons.nth(1) else {
-            return argument
-                .fault("a proxy and a target are needed, such as localhost:1080:example.org:80");
+            return argument.fault(
+                "a proxy and a destination are needed, such as localhost:1080:example.org:80",
+            );
         };
         let proxy = remote(argument.text, &(argument.piece.start..middle), None)?;
         let target = middle + 1..argument.piece.end;
@@ -320,7 +321,7 @@ impl ArgumentValue for Through {
         match number(&port) {
             // The protocols of proxies carry a number only.
             Some(port) => Ok(Through { proxy, host, port }),
-            None => fault(target, "the target's port must be a number"),
+            None => fault(target, "the destination's port must be a number"),
         }
     }
 

@@ -265,7 +265,14 @@ fn classify(text: &str, head: Range<usize>, fits: &dyn Fn(Kind) -> bool) -> Resu
     if name.contains('/') {
         return Ok(path);
     }
+    let is_port = text[word.end..]
+        .split([':', ','])
+        .nth(1)
+        .is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
     let message = match suggest::kind(name, fits).as_str() {
+        "" if is_port => {
+            format!("unknown kind of address '{name}'; did you mean tcp:{whole}?")
+        }
         "" => format!("unknown kind of address '{name}'; a file of this name is written ./{whole}"),
         hint => format!("unknown kind of address '{name}'{hint}"),
     };

@@ -251,7 +251,11 @@ fn single(
     }
     let keyword = our_keyword(row, families, is_shared, &mut options);
     let head = match argument.map(|text| our_argument(row, &keyword, text, &mut options)) {
-        None => keyword,
+        None => {
+            // Without a name socat's directory means nothing.
+            options.take_directory(&keyword);
+            keyword
+        }
         Some(Some(argument)) => format!("{keyword}:{argument}"),
         Some(None) => {
             report.missing(head, "a program gets no word with a NUL byte");
@@ -429,10 +433,8 @@ fn our_argument(
             options::protected(&lexer::plain(&format!("{proxy}:{port}:{target}")))
         }
         _ => {
-            let is_file = ["file", "create", "gopen", "pipe"].contains(&keyword);
-            let directory = if is_file { options.take("chdir cd") } else { None };
             let name = lexer::plain(text);
-            options::protected(&match directory {
+            options::protected(&match options.take_directory(keyword) {
                 Some(directory) => Path::new(&directory).join(name).display().to_string(),
                 None if keyword.starts_with("unix") => path_name(name),
                 None => name,

@@ -96,7 +96,7 @@ impl Report {
     }
 
     fn note(&mut self, part: &str, why: &str) {
-        self.notes.push(format!("{part}: {why}"));
+        self.notes.push(because(part, why));
     }
 
     /// Adds what is reported of a later part.
@@ -118,7 +118,7 @@ impl Report {
 fn because(part: &str, why: &str) -> String {
     match part {
         "" => why.to_owned(),
-        _ => format!("{part}: {why}"),
+        _ => format!("{}: {why}", options::without_passwords(part)),
     }
 }
 

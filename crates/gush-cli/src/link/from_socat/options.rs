@@ -241,6 +241,18 @@ const ONE_OF: [&[Opt]; 3] = [
 ];
 const SEEK_CUR: &str = "seek-cur lseek-cur lseek32-cur lseek64-cur";
 const PASSWORDS: &str = "proxyauth proxy-auth proxy-authorization sockspass";
+
+/// Parts of a command line for messages, without passwords.
+pub fn without_passwords(text: &str) -> String {
+    let hidden = |piece: &str| {
+        let (name, value) = piece.split_once('=').filter(|(name, _)| is_in(PASSWORDS, name))?;
+        Some(format!("{name}=...{}", &value[lexer::split(value, "!!")[0].len()..]))
+    };
+    let pieces = lexer::split(text, ",").into_iter();
+    let shown: Vec<_> =
+        pieces.map(|piece| hidden(piece).unwrap_or_else(|| piece.to_owned())).collect();
+    shown.join(",")
+}
 const SOURCE_PORT: &str = "sourceport sp";
 const SOCKET_TYPE: &str = "socktype so-type type";
 const FAMILY: &str = "pf protocol-family";
@@ -326,6 +338,12 @@ impl SocatOptions {
         let mut is_asked = false;
         all.retain(|one| !one.is_ancillary() || !std::mem::replace(&mut is_asked, true));
         Self(all)
+    }
+
+    /// The directory in which a file is named, which kinds with a file have.
+    pub fn take_directory(&mut self, keyword: &str) -> Option<String> {
+        let is_file = ["file", "create", "gopen", "pipe"].contains(&keyword);
+        if is_file { self.take("chdir cd") } else { None }
     }
 
     /// Removes the option with one of these names, and returns its value.
@@ -522,19 +540,25 @@ impl fmt::Display for SocatOptions {
 impl Translated {
     /// The option without a password, for messages.
     pub fn redacted(&self) -> String {
-        match self.text.split_once('=') {
-            Some((name, _)) if is_in(PASSWORDS, &self.name) => format!("{name}=..."),
-            _ => self.text.clone(),
-        }
+        without_passwords(&self.text)
     }
 
     /// A message about the option of ours, with the name that was given to socat.
     pub fn by_own_name(&self, message: &str) -> String {
-        let ours = match named(&self.ours) {
-            Some(option) if !message.contains(&self.ours) => option.row().name,
-            _ => &self.ours,
+        let row = named(&self.ours).map(|option| option.row().name);
+        let as_word = |name: &str| {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            message.match_indices(name).map(|(at, _)| at..at + name.len()).find(|word| {
+                !message[..word.start].ends_with(is_part)
+                    && !message[word.end..].starts_with(is_part)
+            })
         };
-        message.replacen(ours, &self.name, 1)
+        match row.and_then(as_word).or_else(|| as_word(&self.ours)) {
+            Some(word) => {
+                format!("{}{}{}", &message[..word.start], self.name, &message[word.end..])
+            }
+            None => message.to_owned(),
+        }
     }
 
     /// Is this the same option, of which the last counts?

@@ -588,10 +588,26 @@ fn a_refusal_names_an_option_as_the_user_does() {
         ("TCP:h:1,so-sndbuf=x -", "TCP:h:1: so-sndbuf=x: so-sndbuf takes bytes"),
         ("TCP:h:1,sp=x:y -", "TCP:h:1: sp=x:y: sp: an IPv6 address"),
         ("TCP:h:1,recvttl -", "TCP:h:1: recvttl: tcp takes no option 'recvttl', which belongs"),
-        ("TCP:h:1,o-append -", "TCP:h:1: o-append: tcp takes no option 'o-append', which belongs"),
+        ("PTY,perm=x -", "PTY: perm=x: perm takes permissions in octal"),
+        ("OPEN:f,creat=x -", "OPEN:f: creat=x: creat is switched by"),
+        ("TCP:h:1,bytes=x -", "TCP:h:1: bytes=x: bytes takes bytes"),
     ] {
         assert!(missing(arguments).starts_with(reason), "{}", missing(arguments));
     }
+}
+
+#[test]
+fn no_message_has_a_password() {
+    for address in ["proxyauth=u:secret!!/tmp/log,seek-end=0", "proxyauth=secret,foo=1"] {
+        let said = missing(&format!("PROXY:p:h:1,{address} -"));
+        assert!(!said.is_empty() && !said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn a_directory_of_what_has_no_name_means_nothing() {
+    assert_eq!(line("PIPE,cd=/tmp -"), line("PIPE -"));
+    assert_eq!(line("ECHO,chdir=/tmp -"), line("ECHO -"));
 }
 
 #[test]

@@ -12,18 +12,18 @@ use crate::open::OpenError;
 /// The head of an answer to CONNECT is short: a peer that sends more is no proxy.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Requests a connection to the target, and reads the whole answer.
+/// Requests a connection to the destination, and reads the whole answer.
 pub(super) async fn request(
     proxy: &mut Conduit,
     through: &Through,
     credentials: Option<&Credentials>,
     version: &str,
 ) -> Result<(), OpenError> {
-    let target = through.destination();
-    // HTTP/1.1 requires Host even though the request line names the target (RFC 9112, 3.2).
-    let mut request = format!("CONNECT {target} HTTP/{version}\r\n");
+    let destination = through.destination();
+    // HTTP/1.1 requires Host even though the request line names the destination (RFC 9112, 3.2).
+    let mut request = format!("CONNECT {destination} HTTP/{version}\r\n");
     if version != "1.0" {
-        request += &format!("Host: {target}\r\n");
+        request += &format!("Host: {destination}\r\n");
     }
     if let Some(Credentials { name, password }) = credentials {
         let code = BASE64_STANDARD.encode(format!("{name}:{password}"));
@@ -40,14 +40,14 @@ pub(super) async fn request(
             407 if credentials.is_none() => {
                 Err(refusal().hinted("credentials=FILE names a file with NAME:PASSWORD"))
             }
-            // A gateway may reach the target later; other refusals are final.
+            // A gateway may reach the destination later; other refusals are final.
             502..=504 => Err(refusal().passing(true)),
             _ => Err(refusal()),
         };
     }
 }
 
-/// Reads the head of an answer, up to an empty line; byte by byte, because the target's data
+/// Reads the head of an answer, up to an empty line; byte by byte, because the destination's data
 /// follows.
 async fn head(proxy: &mut Conduit) -> Result<Vec<u8>, OpenError> {
     let mut head = Vec::new();

@@ -1,7 +1,7 @@
 //! Connections through a proxy.
 //!
-//! The answer is read to its last byte, because the target's data follows it. Names are given to
-//! the proxy unresolved: it may know hosts that this machine does not.
+//! The answer is read to its last byte, because the destination's data follows it. Names are given
+//! to the proxy unresolved: it may know hosts that this machine does not.
 
 mod http_connect;
 mod socks4;
@@ -30,7 +30,7 @@ pub(crate) enum Protocol {
     Http,
 }
 
-/// Connects to the proxy, and through the proxy to the target.
+/// Connects to the proxy, and through the proxy to the destination.
 pub(crate) async fn open(
     protocol: Protocol,
     through: &Through,

@@ -21,7 +21,7 @@ const NOBODY: &str = "anonymous";
 /// No address, in the request of SOCKS4a: the name follows.
 const BY_NAME: Ipv4Addr = Ipv4Addr::new(0, 0, 0, 1);
 
-/// Requests a connection to the target, and reads the whole answer.
+/// Requests a connection to the destination, and reads the whole answer.
 pub(super) async fn request(
     proxy: &mut Conduit,
     through: &Through,
@@ -78,7 +78,7 @@ async fn resolved(through: &Through) -> Result<Ipv4Addr, OpenError> {
         SocketAddr::V6(_) => None,
     });
     v4.ok_or_else(|| {
-        OpenError::said("", "the target has no IPv4 address")
+        OpenError::said("", "the destination has no IPv4 address")
             .hinted("by socks4a the proxy resolves its name; socks5 knows IPv6")
     })
 }

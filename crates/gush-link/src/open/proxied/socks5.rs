@@ -15,7 +15,7 @@ const NO_PASSWORD: u8 = 0;
 const PASSWORD: u8 = 2;
 const NONE_OF_THESE: u8 = 0xff;
 
-/// Requests a connection to the target, and reads the whole answer.
+/// Requests a connection to the destination, and reads the whole answer.
 pub(super) async fn request(
     proxy: &mut Conduit,
     through: &Through,
@@ -63,7 +63,7 @@ pub(super) async fn request(
             return Err(refused("the proxy answers with an address of an unknown kind"));
         }
     };
-    // To the last byte: the target's data follows.
+    // To the last byte: the destination's data follows.
     proxy.read_exact(&mut vec![0; rest_bytes]).await.map_err(broken)?;
     Ok(())
 }
