@@ -30,7 +30,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is lost and nothing arrives twice: each byte taken is delivered or counted.
-//! 2. Only a `read` that answers 0 is the end; so is a clone of all of a file.
+//! 2. A move ends only when `read` returns 0, or when all of a file has been cloned.
 //! 3. Falling back happens only from an untouched position.
 //! 4. A lent page is never written again.
 //! 5. Some splices wait for an idle source with any flags. Such a source is polled first.

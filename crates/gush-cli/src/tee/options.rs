@@ -61,7 +61,8 @@ pub struct TeeArgs {
     /// MODEs treat a program (exec:, shell:) as a pipe
     #[arg(long, value_name = "ADDR", action = ArgAction::Append, help_heading = BEYOND)]
     pub to: Vec<OsString>,
-    /// Drop an output that blocks the others for TIME without accepting a byte [default: 1 s]
+    /// Drop an output that blocks the others for TIME without accepting a byte; one that cannot be
+    /// opened yet, such as a FIFO without a reader, is waited for [default: 1 s]
     #[arg(long, value_name = "TIME", value_parser = some_time, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", help_heading = BEYOND)]
     pub drop_slow: Option<Duration>,
