@@ -63,17 +63,18 @@ fn take(
         transfer::read(file)?
     };
     let mut taken = Taken { new: 0, known: 0 };
+    let mut failed = None;
     for run in &runs {
-        let is_new = store.insert(run).inspect_err(|_| {
-            if taken.new > 0 {
-                console.say(format_args!("{} earlier runs were taken", taken.new));
-            }
-        })?;
-        if is_new {
-            taken.new += 1;
-        } else {
-            taken.known += 1;
+        match store.insert(run) {
+            Ok(true) => taken.new += 1,
+            Ok(false) => taken.known += 1,
+            // A damaged file in the store concerns no other run.
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Ok(taken)
+    let Some(error) = failed else { return Ok(taken) };
+    if taken.new > 0 {
+        console.say(format_args!("{} other runs were taken", taken.new));
+    }
+    Err(error.into())
 }

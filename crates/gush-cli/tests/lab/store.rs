@@ -180,9 +180,7 @@ fn importing_again_changes_nothing_and_newer_or_garbled_exports_are_refused() {
 fn words_that_mean_no_run_are_explained() {
     let home = home_with_runs();
     assert!(fails(home.path(), &["history", "20"]).contains("could be 2 runs"));
-    assert!(
-        fails(home.path(), &["compare", "last", "last~7"]).contains("before the first of 2 runs")
-    );
+    assert!(fails(home.path(), &["compare", "last", "last~7"]).contains("before the first run"));
     assert!(fails(home.path(), &["history", "last~x"]).contains("last~1 is the one before"));
     assert!(fails(home.path(), &["import", "/proc"]).ends_with("cannot read: Is a directory\n"));
     assert!(fails(home.path(), &["export", "nope"]).contains("gush lab history lists them"));
@@ -248,6 +246,20 @@ fn a_damaged_file_concerns_its_run_only() {
     let output = lab(home.path(), &SHORT).output().unwrap();
     assert!(output.status.success() && text(&output.stderr).contains("stored as "), "{output:?}");
     assert_eq!(fs::read(&damaged).unwrap(), b"once upon a time there was a database");
+    let dir = store_of(home.path());
+    fs::remove_dir_all(&dir).unwrap();
+    fs::create_dir(&dir).unwrap();
+    let exported = fs::read_to_string(EXPORT).unwrap();
+    let id = exported.split('"').find(|word| word.starts_with("202611")).unwrap();
+    // A FIFO would be waited for.
+    let fifo = dir.join(format!("{id}.jsonl"));
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let said = fails(home.path(), &["import", EXPORT]);
+    assert!(
+        said.contains("other runs were taken") && said.contains("not a regular file"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -14,14 +14,15 @@ mod record;
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::model::Run;
 use crate::transfer;
 use gush_text::os_text;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 
 pub use record::{Recording, new_id};
 
@@ -128,9 +129,9 @@ impl Store {
                 no_such(format!("'{word}' is not a run: last~1 is the one before the last"))
             })?;
             let mut runs = ids.iter().rev().filter_map(|id| self.load(id).transpose());
-            return runs.nth(back).unwrap_or_else(|| {
-                Err(no_such(format!("'{word}' is before the first of {} runs", ids.len())))
-            });
+            return runs
+                .nth(back)
+                .unwrap_or_else(|| Err(no_such(format!("'{word}' is before the first run"))));
         }
         let unknown = || no_such(format!("unknown run '{word}'; gush lab history lists them"));
         let found: Vec<&String> = ids.iter().filter(|id| id.starts_with(word)).collect();
@@ -178,7 +179,19 @@ impl Store {
     /// The run of this id as far as it is stored; `None` where no line of it is.
     fn load(&self, id: &str) -> Result<Option<Run>, StoreError> {
         let path = self.path_of(id);
-        match fs::read(&path) {
+        // A FIFO would be waited for.
+        let open = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(&path);
+        let read = open.and_then(|mut file| match file.metadata()?.is_file() {
+            true => {
+                let mut text = Vec::new();
+                file.read_to_end(&mut text).map(|_| text)
+            }
+            false => Err(io::Error::other("not a regular file")),
+        });
+        match read {
             Ok(text) => Ok(lines::parse(&path, &text)?.map(|run| Run { id: id.to_owned(), ..run })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(&path, CANNOT_READ, error)),
