@@ -71,6 +71,7 @@ impl<'a> Facts<'a> {
     pub(crate) fn of_two(read: Option<Self>, write: Option<Self>) -> Self {
         let apart = match (read, write) {
             (Some(read), Some(write)) => Self {
+                endless: read.endless,
                 read_messages: read.read_messages,
                 misses_errors: read.misses_errors,
                 ..write

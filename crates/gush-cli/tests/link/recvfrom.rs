@@ -67,6 +67,19 @@ fn a_burst_of_new_senders_is_served_whole() {
     }
 }
 
+/// What is read ends after one datagram, whatever the answers go to.
+#[test]
+fn the_one_datagram_ends_also_where_options_shape_it() {
+    for options in ["crnl", "readbytes=99", "escape=29"] {
+        let place = format!("udp-recvfrom:127.0.0.1:0,{options}");
+        let link = Running::start(&["--json", &place, "exec:'wc -c'"]);
+        let client = client(&link.place());
+        client.send(b"four").unwrap();
+        assert!(heard(&client).starts_with(b"4"), "{options}");
+        link.says_just("\"ended\":\"closed\"", 1);
+    }
+}
+
 /// Like an empty read of a stream, which has nothing to answer.
 #[test]
 fn an_empty_datagram_is_dropped() {

@@ -395,7 +395,8 @@ impl End {
 
     /// Has the end no end of data, as UDP has none, but for options that shape the data?
     pub(crate) fn is_endless(&self) -> bool {
-        self.origin.is_endless || self.conduit.facts().endless
+        let facts = self.conduit.facts();
+        self.origin.is_endless || facts.endless || facts.write_empty
     }
 
     /// Sends the peer a PROXY header with the client's address, before anything else;

@@ -49,7 +49,8 @@ struct Shape {
 /// The conduit shaped by the address's options.
 pub(crate) fn shaped(conduit: Conduit, options: &OptionSet) -> Conduit {
     // Datagrams have no end to be overlooked or kept back.
-    let has_end = !conduit.facts().endless;
+    let facts = conduit.facts();
+    let (has_end, takes_end) = (!facts.endless, !facts.endless && !facts.write_empty);
     let escape = options.byte(Opt::Escape);
     let shape = Shape {
         ignores_end: has_end && conduit.reads() && options.is_on(Opt::IgnoreEof),
@@ -60,7 +61,7 @@ pub(crate) fn shaped(conduit: Conduit, options: &OptionSet) -> Conduit {
             (false, true) => Some(Lines::new(lines::CR)),
             (false, false) => None,
         },
-        keeps_open: has_end && options.is_on(Opt::ShutNone),
+        keeps_open: takes_end && options.is_on(Opt::ShutNone),
         ..Shape::default()
     };
     let changes_bytes = shape.left_bytes.is_some() || shape.lines.is_some();
