@@ -174,7 +174,7 @@ fn messages_point_at_the_wrong_piece() {
     let cases = [
         ("", "", "an address is missing"),
         ("tpc:host:80", "tpc", "did you mean 'tcp'?"),
-        ("data:5", "data", "is written ./data:5"),
+        ("data:5", "data", "or the file ./data:5?"),
         ("tcp", "", "tcp needs more, after a colon: tcp:HOST:PORT"),
         ("file", "", "a file of this name is written ./file"),
         (

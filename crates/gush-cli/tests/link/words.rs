@@ -74,7 +74,7 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
 "
     );
     let said = refused(dir.path(), &["-", "localhost:80,crnl"]);
-    let hint = "unknown kind of address 'localhost'; did you mean tcp:localhost:80?\n";
+    let hint = "unknown kind of address 'localhost'; did you mean tcp:localhost:80, or the file ./localhost:80?\n";
     assert!(said.starts_with(&format!("gush: link: {hint}")), "{said}");
     assert_eq!(
         refused(dir.path(), &["-", "tpc:localhost:80"]),

@@ -265,14 +265,12 @@ fn classify(text: &str, head: Range<usize>, fits: &dyn Fn(Kind) -> bool) -> Resu
     if name.contains('/') {
         return Ok(path);
     }
-    let is_port = text[word.end..]
-        .split([':', ','])
-        .nth(1)
-        .is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    let port = whole.strip_prefix(name).and_then(|rest| rest.strip_prefix(':'));
+    let is_port = !name.is_empty() && port.is_some_and(|port| port.parse::<u16>().is_ok());
     let message = match suggest::kind(name, fits).as_str() {
-        "" if is_port => {
-            format!("unknown kind of address '{name}'; did you mean tcp:{whole}?")
-        }
+        "" if is_port => format!(
+            "unknown kind of address '{name}'; did you mean tcp:{whole}, or the file ./{whole}?"
+        ),
         "" => format!("unknown kind of address '{name}'; a file of this name is written ./{whole}"),
         hint => format!("unknown kind of address '{name}'{hint}"),
     };

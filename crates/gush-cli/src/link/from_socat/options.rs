@@ -245,8 +245,15 @@ const PASSWORDS: &str = "proxyauth proxy-auth proxy-authorization sockspass";
 /// Parts of a command line for messages, without passwords.
 pub fn without_passwords(text: &str) -> String {
     let hidden = |piece: &str| {
-        let (name, value) = piece.split_once('=').filter(|(name, _)| is_in(PASSWORDS, name))?;
-        Some(format!("{name}=...{}", &value[lexer::split(value, "!!")[0].len()..]))
+        if let Some((name, value)) =
+            piece.split_once('=').filter(|(name, _)| is_in(PASSWORDS, name))
+        {
+            return Some(format!("{name}=...{}", &value[lexer::split(value, "!!")[0].len()..]));
+        }
+        // Within quotes, also where they are never closed.
+        let lower = piece.to_ascii_lowercase();
+        let at = PASSWORDS.split(' ').filter_map(|name| lower.find(name)).min()?;
+        Some(format!("{}...", &piece[..at]))
     };
     let pieces = lexer::split(text, ",").into_iter();
     let shown: Vec<_> =

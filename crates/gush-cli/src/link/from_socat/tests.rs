@@ -598,7 +598,12 @@ fn a_refusal_names_an_option_as_the_user_does() {
 
 #[test]
 fn no_message_has_a_password() {
-    for address in ["proxyauth=u:secret!!/tmp/log,seek-end=0", "proxyauth=secret,foo=1"] {
+    for address in [
+        "proxyauth=u:secret!!/tmp/log,seek-end=0",
+        "proxyauth=secret,foo=1",
+        "\"proxyauth=u:secret\",foo=1",
+        "\"proxyauth=u:secret",
+    ] {
         let said = missing(&format!("PROXY:p:h:1,{address} -"));
         assert!(!said.is_empty() && !said.contains("secret"), "{said}");
     }
