@@ -25,7 +25,7 @@ pub(super) const CR: LineEnd = LineEnd { written: b"\r", carriage_return: Some(b
 /// So many bytes are converted at once.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// The conduit's lines end otherwise.
+/// Converts the line ends of a conduit.
 pub(super) struct Lines {
     end: LineEnd,
     /// Converted, and written up to `written_bytes`.

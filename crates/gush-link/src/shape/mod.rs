@@ -217,7 +217,7 @@ impl Layer for Shaped {
         facts
     }
 
-    /// Bytes that nobody wants have no shape.
+    /// Discarded bytes are not shaped.
     fn poll_read_back(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -226,7 +226,7 @@ impl Layer for Shaped {
         self.conduit.poll_read_back(cx, buf)
     }
 
-    /// No shape keeps its conduit from closing.
+    /// Closing never waits for a stage.
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.conduit.poll_close(cx)
     }

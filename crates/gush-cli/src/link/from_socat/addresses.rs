@@ -252,7 +252,7 @@ fn single(
     let keyword = our_keyword(row, families, is_shared, &mut options);
     let head = match argument.map(|text| our_argument(row, &keyword, text, &mut options)) {
         None => {
-            // Without a name socat's directory means nothing.
+            // socat ignores the directory where there is no name.
             options.take_directory(&keyword);
             keyword
         }

@@ -241,25 +241,6 @@ const ONE_OF: [&[Opt]; 3] = [
 ];
 const SEEK_CUR: &str = "seek-cur lseek-cur lseek32-cur lseek64-cur";
 const PASSWORDS: &str = "proxyauth proxy-auth proxy-authorization sockspass";
-
-/// Parts of a command line for messages, without passwords.
-pub fn without_passwords(text: &str) -> String {
-    let hidden = |piece: &str| {
-        if let Some((name, value)) =
-            piece.split_once('=').filter(|(name, _)| is_in(PASSWORDS, name))
-        {
-            return Some(format!("{name}=...{}", &value[lexer::split(value, "!!")[0].len()..]));
-        }
-        // Within quotes, also where they are never closed.
-        let lower = piece.to_ascii_lowercase();
-        let at = PASSWORDS.split(' ').filter_map(|name| lower.find(name)).min()?;
-        Some(format!("{}...", &piece[..at]))
-    };
-    let pieces = lexer::split(text, ",").into_iter();
-    let shown: Vec<_> =
-        pieces.map(|piece| hidden(piece).unwrap_or_else(|| piece.to_owned())).collect();
-    shown.join(",")
-}
 const SOURCE_PORT: &str = "sourceport sp";
 const SOCKET_TYPE: &str = "socktype so-type type";
 const FAMILY: &str = "pf protocol-family";
@@ -271,6 +252,19 @@ const MADE_EARLY: &[(&str, &str)] =
 /// Also without a prefix.
 const FILE_ATTRIBUTES: &str =
     "secrm unrm compr immutable nodump dirsync topdir journal journal-data";
+
+/// A part of a command line for messages, without passwords, also those within quotes.
+pub fn without_passwords(text: &str) -> String {
+    let shown = |piece: &str| {
+        let lower = piece.to_ascii_lowercase();
+        let values = PASSWORDS.split(' ').filter_map(|name| {
+            let option = format!("{name}=");
+            lower.find(&option).map(|at| at + option.len())
+        });
+        values.min().map_or_else(|| piece.to_owned(), |at| format!("{}...", &piece[..at]))
+    };
+    lexer::split(text, ",").into_iter().map(shown).collect::<Vec<_>>().join(",")
+}
 
 /// A name that ends with `*` is the start of others.
 fn is_in(names: &str, name: &str) -> bool {

@@ -607,6 +607,8 @@ fn no_message_has_a_password() {
         let said = missing(&format!("PROXY:p:h:1,{address} -"));
         assert!(!said.is_empty() && !said.contains("secret"), "{said}");
     }
+    let said = missing("PROXY:p:h:1,proxyauthfile=shown,foo=1!!/tmp/log,seek-end=0 -");
+    assert!(!said.contains("..."), "a file is no password: {said}");
 }
 
 #[test]
